@@ -39,6 +39,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_views": "Stored queries.",
     "mz_materialized_views": "Maintained queries.",
     "mz_indexes": "Indexes.",
+    "mz_system_parameters": (
+        "Each [parameter of the system](settings.md#parameters-of-the-system), and where its value"
+        " comes from: `system` (ALTER SYSTEM), `file` or `default`."
+    ),
     "mz_index_columns": (
         "The keys of indexes: the position of a column in the relation, or an expression."
     ),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from slackwater.adapter.coordinator import HOUSEKEEPING_INTERVAL_S
+from slackwater.planner.parser.parameters import PARAMETERS
 from slackwater.planner.parser.variables import VARIABLES
 from slackwater.server.ingress.settings import PREFIX, IngressSettings, read
 
@@ -36,6 +38,38 @@ given, so that the next leader listens in the same way, also if its application 
 
 | below `{PREFIX}` | meaning | default |
 |---|---|---|
+"""
+
+PARAMETERS_HEAD = """
+## Parameters of the system
+
+[ALTER SYSTEM](statements/alter_system.md) changes them while the environment runs; `SHOW`,
+`SHOW ALL` and `mz_internal.mz_system_parameters` show them. Those that are variables of a session
+as well are what new sessions begin with.
+
+| parameter | meaning | default | values |
+|---|---|---|---|
+"""
+
+FILE_HEAD = f"""
+### The file of parameters
+
+`spark.slackwater.parameters.file` names a file with more of them, for an environment that is set up
+by a program. The leader reads it before it begins, and looks every {HOUSEKEEPING_INTERVAL_S:.0f}
+seconds whether it has changed.
+
+```ini
+# a parameter in each line
+persist_blob_target_size = 64MB
+statement_timeout = '5 min'
+```
+
+What the file says goes before the defaults; what ALTER SYSTEM has set goes before the file. The
+file of the application that leads counts, so give all applications of an environment the same one.
+
+A file that cannot be read, names what is no parameter, or has one value that is none, is ignored as
+a whole: what held before stays, and the log and a notice to every session say why. A leader that
+begins with such a file begins without it.
 """
 
 VARIABLES_HEAD = """
@@ -112,6 +146,9 @@ APPLICATION: Mapping[str, Setting] = {
         " `0`: none",
         "four times the memory",
     ),
+    "parameters.file": Setting(
+        "a file with [parameters of the system](#the-file-of-parameters), on the driver's machine",
+    ),
     "enabled": Setting(
         "`false` when the application starts: nothing of Slackwater is there. Set later, in a"
         " session: its statements are Spark's syntax errors, and its catalog refuses every call",
@@ -163,6 +200,12 @@ def page() -> str:
         + _table(rows)
         + INGRESS_HEAD
         + _table(listening)
+        + PARAMETERS_HEAD
+        + "".join(
+            f"| `{each.name}` | {each.description} | `{each.default}` | {each.values} |\n"
+            for _, each in sorted(PARAMETERS.items())
+        )
+        + FILE_HEAD
         + VARIABLES_HEAD
         + _table(variables)
         + SPARK_HEAD

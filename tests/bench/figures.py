@@ -288,6 +288,7 @@ FIGURES = {
     "changefeeds": changefeed_figures.changefeeds,
     "many_views": view_figures.many_views,
     "hydration": view_figures.hydration,
+    "retracted": view_figures.retracted,
     "chains": view_figures.chains,
     "small_ticks": tick_figures.small_ticks,
     "ticks": tick_figures.ticks,

@@ -1,11 +1,13 @@
-"""What a read by an index costs, against Spark's own reads in the same run."""
+"""What a read or a join by an index costs, against Spark's own in the same run."""
 
 from __future__ import annotations
 
+import os
 import statistics
+from pathlib import Path
 
 from tests.bench.figure import Figure
-from tests.support.applications.application import Application
+from tests.support.applications.application import Application, coordinators, stat
 from tests.support.waiting import wait_until
 
 ROWS = 6_000_000
@@ -20,8 +22,9 @@ HYDRATED = (
 
 
 def index_reads(folder):
-    """One row by its key: of a few rows and of six million."""
-    with Application(folder / "environment", master="local[2]") as application:
+    """One row by its key: of a few rows and of six million; and a join of a thousand of these."""
+    location = folder / "environment"
+    with Application(location, master="local[2]") as application:
         sql = application.sql
         sql("USE slackwater.default")
         sql("CREATE TABLE few (k INT, v STRING)")
@@ -42,10 +45,27 @@ def index_reads(folder):
         ours, plain = by_turns(application, (point, VALUES), WARM_UP, ROUNDS)
         yield Figure("point_read", "point read by index, p50", "ms", 10, ours)
         yield Figure("point_read_ratio", "the same against Spark's VALUES", "x", 1.25, ours / plain)
+        (coordinator,) = coordinators(location)
+        began = processor_ms(coordinator)
+        by_turns(application, (point,), 0, ROUNDS)
+        spent = (processor_ms(coordinator) - began) / ROUNDS
+        yield Figure("point_read_cpu", "of it the coordinator's processor time", "ms", 2, spent)
         large = f"SELECT v FROM big WHERE k = {ROWS // 2}"
         scan = f"SELECT v FROM big WHERE k % {ROWS} = {ROWS // 2}"
         assert application.rows(large) == application.rows(scan)
         (indexed,) = by_turns(application, (large,), WARM_UP, ROUNDS)
+        probes = "(SELECT id * 7 AS k FROM range(1000))"
+        join = f"SELECT {{}} sum(big.v) FROM {probes} p JOIN big ON p.k = big.k"
+        texts = [join.format(hint) for hint in ("", "/*+ BROADCAST(p) */")]
+        assert application.rows(texts[0]) == application.rows(texts[1])
+        looked_up, joined = by_turns(application, texts, 2, SCANS)
+        yield Figure(
+            "join_of_scan",
+            "look-up join of 1000 rows with 6 million, against Spark's",
+            "x",
+            0.05,
+            looked_up / joined,
+        )
         sql("CACHE TABLE held AS SELECT * FROM big", timeout_s=300)
         cached = f"SELECT v FROM held WHERE k = {ROWS // 2}"
         scanned, held = by_turns(application, (scan, cached), 2, SCANS)
@@ -59,6 +79,12 @@ def index_reads(folder):
         yield Figure(
             "point_of_cache", "the same against Spark's cached table", "x", 0.1, indexed / held
         )
+
+
+def processor_ms(pid):
+    """The processor time of a process."""
+    used = stat(Path(f"/proc/{pid}"))
+    return (int(used[11]) + int(used[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def by_turns(application, texts, warm_up, rounds):

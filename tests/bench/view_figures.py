@@ -16,6 +16,7 @@ MANY_WARM_UP = 150
 ROUNDS = 50
 WAIT_S = 1200
 FEW, MANY = 5, 50
+VIEW_ROWS = 4_500_000
 
 JOIN = (
     "SELECT l_orderkey, l_linenumber, l_quantity, l_extendedprice, o_custkey, o_orderdate"
@@ -132,6 +133,36 @@ def _hydrated(application, *, beside):
 def _visible(application, session):
     written = application.sql("INSERT INTO few VALUES (1)", session=session)
     return written.ms + application.sql("SELECT n FROM small", session=session).ms
+
+
+def retracted(folder):
+    """A view of a few million rows is read before one row of it is updated, and after that."""
+    with Application(folder / "environment", master=MASTER, conf=LARGE_MEMORY) as application:
+        application.sql("USE slackwater.default")
+        application.sql(
+            "CREATE TABLE base AS SELECT id AS k, id % 1000 AS v, uuid() AS s"
+            f" FROM range({VIEW_ROWS})"
+        )
+        application.sql(
+            "CREATE MATERIALIZED VIEW wide AS SELECT k, v, s FROM base WHERE v < 990",
+            timeout_s=WAIT_S,
+        )
+        read = "SELECT sum(v), max(s) FROM wide"
+        before_ms = _best(application, read)
+        application.sql("UPDATE base SET v = v + 1 WHERE k = 7")
+        after_ms = _best(application, read)
+    yield Figure(
+        "retracted_row",
+        f"a read of a view of {VIEW_ROWS} rows after an UPDATE of one ({after_ms:.0f} ms), against"
+        f" before ({before_ms:.0f} ms), best of 5",
+        "times",
+        2,
+        after_ms / before_ms,
+    )
+
+
+def _best(application, read):
+    return min(application.sql(read, timeout_s=WAIT_S).ms for _ in range(5))
 
 
 def many_views(folder):

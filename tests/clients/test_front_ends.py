@@ -218,7 +218,7 @@ def is_waiting(pid):
     stacks = subprocess.run(command, capture_output=True, text=True, check=False)
     return any(
         "slackwater.binding.normalization.Binding" in stack
-        and "slackwater.process.Wait.until" in stack
+        and "slackwater.process.Connection.receive" in stack
         for stack in stacks.stdout.split("\n\n")
     )
 

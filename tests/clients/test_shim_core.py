@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -442,6 +443,39 @@ def test_another_applications_change_is_seen(ours: SparkSession, env: Environmen
     activate(ours)
     assert ours.table("slackwater.default.t").columns == ["a", "b"]
     assert len(env.starts()) == 1
+
+
+def test_what_is_known_of_the_catalog_is_asked_for_once(
+    spark: SparkSession, env: Environment
+) -> None:
+    """Until something in it changes, whoever changes it."""
+    (env.location / "marked").touch()
+    spark.sql("USE slackwater")
+    spark.sql("CREATE TABLE t (a INT)")
+
+    def loads(action: Callable[[], Any]) -> int:
+        before = len(env.calls("/v1/catalog/load"))
+        action()
+        return len(env.calls("/v1/catalog/load")) - before
+
+    def columns() -> list[str]:
+        return spark.table("slackwater.default.t").columns
+
+    assert loads(lambda: [columns() for _ in range(3)]) == 1
+    other = spark.newSession()
+    activate(other)
+    other.sql("ALTER TABLE slackwater.default.t ADD COLUMN b INT")
+    activate(spark)
+    assert columns() == ["a", "b"]
+    assert loads(columns) == 0
+    spark.sql("DROP TABLE t")
+    for _ in range(2):
+        # What is not there is asked for each time.
+        with pytest.raises(AnalysisException):
+            columns()
+    spark.sql("CREATE TABLE t (c INT)")
+    assert columns() == ["c"]
+    assert not list(env.location.glob("mark-*"))
 
 
 def test_what_a_collection_cannot_have_is_refused(ours: SparkSession) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import signal
@@ -27,6 +28,7 @@ CONF = {
     # Both executors are there before the first statement.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "90s",
+    "spark.driver.maxResultSize": "1m",
 }
 
 
@@ -171,3 +173,21 @@ def test_views_are_maintained_by_executors(application):
         if g != 3
     ]
     assert application.rows("SELECT name, c, n FROM sums ORDER BY name") == expected
+
+
+def test_executors_keep_what_a_view_looks_up_until_the_driver_has_read_it(application):
+    """Of a table with three megabytes more than the driver takes of a job."""
+    application.sql(
+        "CREATE TABLE texts AS SELECT id AS k, sha2(CAST(id AS STRING), 256) AS s"
+        f" FROM range(0, {ROWS}, 1, 4)"
+    )
+    application.sql("CREATE TABLE marks AS SELECT id AS k, 'a' AS m FROM range(10)")
+    application.sql(
+        "CREATE MATERIALIZED VIEW marked AS SELECT k, s, m FROM texts JOIN marks USING (k)"
+    )
+    assert application.value("SELECT count(*) FROM marked") == 10
+    application.sql(f"INSERT INTO marks VALUES ({ROWS - 1}, 'b')")
+    ((text, mark),) = application.rows(f"SELECT s, m FROM marked WHERE k = {ROWS - 1}")
+    assert (text, mark) == (hashlib.sha256(str(ROWS - 1).encode()).hexdigest(), "b")
+    steps = application.rows("EXPLAIN ANALYZE FOR MATERIALIZED VIEW marked")
+    assert "indexed" in {step[7] for step in steps}

@@ -126,3 +126,24 @@ def test_a_change_of_columns_that_nobody_reads_is_none(declared, tmp_path):
             assert (tick.looked_up, sum(s.emitted for s in tick.steps)) == (0, 0)
     finally:
         bench.close()
+
+
+def test_of_partners_that_are_only_counted_there_is_one_number_for_each_key(declared, tmp_path):
+    """All rows of the other side have one key: none of them is looked up when one more comes."""
+    bench = Bench(tmp_path, declared)
+    try:
+        for name in ("r", "q"):
+            bench.table(name, R)
+        many = updates([(1, v, 0, 1) for v in range(SIZES[0])], 1)
+        bench.write(2, {"r": updates([(1, 0, 0, 1), (2, 0, 0, 1)], 1), "q": many})
+        for kind in ("left join", "full join", "semi join", "anti join"):
+            bench.view(kind, QUERIES[kind].replace(" AND q.v > r.v", ""), 1, is_read=False)
+        for at in (2, 3, 4):
+            bench.write(at + 1, {"q": updates([(1, -at, 0, 1)], at)})
+            for kind in ("left join", "full join", "semi join", "anti join"):
+                bench.wait(kind, at)
+                tick = bench.worker.records.last(bench.flows[kind].global_id)
+                assert tick.by_program, kind
+                assert at == 2 or tick.looked_up <= 20, (kind, tick)
+    finally:
+        bench.close()

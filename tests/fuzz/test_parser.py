@@ -183,6 +183,8 @@ statements = st.one_of(
     st.sampled_from([s.Commit(), s.Rollback(), s.ShowAll()]),
     st.builds(s.SetVariable, variables, st.none() | st.just("") | texts, st.booleans()),
     st.builds(s.ResetVariable, variables),
+    st.builds(s.AlterSystem, variables, st.none() | st.just("") | texts),
+    st.just(s.AlterSystem(None, None)),
     st.builds(s.ShowVariable, variables),
     st.builds(s.ShowCreate, commented.map(s.ObjectKind), names),
     st.builds(

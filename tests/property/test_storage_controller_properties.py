@@ -620,6 +620,15 @@ class Crashes(RuleBasedStateMachine):
         self.room.restart()
         self.everything_is_somewhere()
 
+    @precondition(lambda self: self.room.durable.mappings)
+    @rule(data=st.data(), dies=deaths)
+    def register_a_mapped_shard(self, data, dies):
+        """What a fault may leave: a shard that is to be finalized, and that an object has."""
+        number = data.draw(st.sampled_from(sorted(self.room.durable.mappings)))
+        self.room.durable.unfinalized.add(number)
+        self.attempt(self.room.restart, dies)
+        self.everything_is_somewhere()
+
     def teardown(self):
         self.restarted()
         for _ in range(100):

@@ -83,7 +83,7 @@ class SimulatedEngine:
         found = self._duck.execute(f"DESCRIBE {translated(query)}").fetchall()
         desc = RelationDesc.of(**{name: TYPES[kind] for name, kind, *_ in found})
         ids = tuple(item.id for item in items)
-        return Analysis(desc, ids, (), ids, (), (), uses_mz_now=False, streaming=False)
+        return Analysis(desc, ids, (), ids, (), (), uses_mz_now=False)
 
     def collect(
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None

@@ -15,6 +15,7 @@ import pyarrow as pa
 import structlog
 from tests.simulation.cursors import Cursors
 from tests.simulation.faults import Hazards, Weather, disturbed
+from tests.simulation.operations import Operations
 from tests.simulation.replacements import Replacements
 from tests.simulation.threads import Failed, Scheduler
 from tests.simulation.workload import Clients
@@ -49,6 +50,7 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         scheduler.note(str(weather))
         clients = Clients(world)
         cursors, replacements = Cursors(clients), Replacements(clients)
+        operations = Operations(clients)
         operator = scheduler.spawn("operator", None, world.operate)
         scheduler.spawn("watch", None, world.watch)
         scheduler.spawn("drift", None, world.drift)
@@ -68,6 +70,8 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
             cursors.follow,
             replacements.replace,
             replacements.read,
+            operations.replicas,
+            operations.parameters,
         ):
             scheduler.spawn(role.__name__, None, role)
         scheduler.sleep(TROUBLE_S)
@@ -77,6 +81,7 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         if not scheduler.wait(lambda: not clients.busy, 120.0):
             scheduler.fail(f"clients wait for ever\n{scheduler.stacks()}")
         world.leader()
+        operations.end()
         cursors.close()
         finish(world, clients)
 

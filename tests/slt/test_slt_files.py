@@ -30,6 +30,10 @@ WITHOUT_CASE = {
         "needs a statement that is cancelled while it runs",
         "clients/test_cancel.py::test_waiting_for_a_frontier_that_is_far_away",
     ),
+    "SLACKWATER_CONTENTS_LOST": (
+        "needs a metastore that has lost rows",
+        "unit/adapter/test_repair.py::test_what_has_lost_its_contents_is_refused_and_the_rest_goes_on",
+    ),
     "SLACKWATER_CONCURRENT_CHANGE": (
         "needs two statements at the same moment",
         "unit/adapter/test_staged_tables.py::test_a_table_that_changes_meanwhile_is_not_replaced",
@@ -46,10 +50,6 @@ WITHOUT_CASE = {
         "needs an application with a small limit",
         "e2e/test_limited_results.py::test_a_view_names_the_limit_of_results",
     ),
-    "SLACKWATER_TICK_MEMORY": (
-        "needs a change of more than the driver can hold",
-        "e2e/test_large_ticks.py::test_what_only_a_program_can_follow_says_what_is_wrong",
-    ),
     "SLACKWATER_COORDINATOR_START": (
         "needs an interpreter that does not start",
         "clients/test_shim_process.py::test_a_coordinator_that_cannot_start",
@@ -65,6 +65,10 @@ WITHOUT_CASE = {
     "SLACKWATER_ENVIRONMENT_VERSION": (
         "needs a newer environment",
         "unit/persist/test_persist_migrations.py::test_an_older_program_is_refused",
+    ),
+    "SLACKWATER_PARAMETERS_FILE": (
+        "is told in notices: what held before stays",
+        "unit/adapter/test_parameters.py::test_a_file_is_read_when_it_has_changed_and_as_a_whole",
     ),
     "SLACKWATER_LATE_CHANGE": (
         "is the status of a source that stops",

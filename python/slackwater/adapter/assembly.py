@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.controllers.collections import Collections, recovered
+from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections, recovered
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.controllers.outputs import StoredOutputs
-from slackwater.adapter.controllers.persist_shards import PersistShardStore
+from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
+from slackwater.adapter.controllers.persist_shards import PersistShardStore, persist_configured
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.coordinator import Coordinator, Identity, Parts
@@ -28,9 +32,11 @@ from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -77,10 +83,13 @@ from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
 from slackwater.repr.clock import wall_clock_ms
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
+
+Configure = Callable[[Mapping[str, str]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +99,8 @@ class Given:
     `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
-    write lock. `on_fatal` is told of a broken invariant.
+    write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
+    `parameters_file` may have parameters of the system, and may change.
     """
 
     engine: SqlEngine
@@ -104,6 +114,8 @@ class Given:
     monotonic: Callable[[], float] = time.monotonic
     maintenance: MaintenanceSettings | None = None
     lease: LockLease = field(default_factory=LockLease)
+    mark: CatalogMark = field(default_factory=Unmarked)
+    parameters_file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,9 @@ class _Base:
     dataflows: Dataflows
     committer: GroupCommitter
     replica_inbox: ReplicaInbox
+    parameters: SystemParameters
+    configured: list[Configure]
+    """The parts of this process that go by parameters; the storage controller tells them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,21 +180,29 @@ def open_coordinator(given: Given) -> Coordinator:
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
     indexes = Indexes(base.relations, given.spark, base.planner)
-    implications = _implications(base, connectors)
+    replica = _replica(base, connectors)
+    implications = _implications(base, replica)
     changes = _changes(base, connectors, implications)
-    definitions = _definitions(given, base, connectors, changes, _Planners(views, indexes))
+    parameters = _parameters(given, base, changes, replica)
+    maintenance = _maintenance(given, base)
+    definitions = _definitions(
+        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes))
+    )
     rooms = Rooms(
         reads,
         writes,
         definitions,
         views,
-        Shows(base.relations, health),
+        Shows(base.relations, health, base.parameters),
         Subscriptions(base.relations, base.timeline, given.spark, reads),
     )
     performers = _performers(base, rooms, changes)
     started = threading.Event()
+    base.configured.append(maintenance.configure)
+    parameters.read_file()
+    base.parameters.alter(base.relations.state.parameters)
     base.collections.open()
-    base.dataflows.open()
+    base.dataflows.open(base.collections.is_whole)
     base.collections.allow_compaction()
     return Coordinator(
         Identity(given.location, given.log, given.epoch),
@@ -198,7 +221,8 @@ def open_coordinator(given: Given) -> Coordinator:
             system=system,
             changes=changes,
             implications=implications,
-            maintenance=_maintenance(given, base),
+            maintenance=maintenance,
+            parameters=parameters,
             calls=Calls(base.relations, base.timeline, given.spark, performers, started),
         ),
         started,
@@ -226,6 +250,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         connectors.states,
         connectors.sinks,
         connectors.changefeed_sources,
+        base.parameters,
     )
     return SystemTables(base.relations, base.timeline, running)
 
@@ -247,17 +272,30 @@ def _base(given: Given) -> _Base:
         clock_ms=given.clock,
         system_schemas=system_schemas(),
         system_items=system_items(),
+        mark=given.mark,
     )
     upgrade(persist, catalog)
+    repair(persist, catalog)
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
-    replica_inbox = ReplicaInbox()
+    replica_inbox = ReplicaInbox(ReplicaKey(INSTANCE, REPLICA))
+    configured: list[Configure] = []
+
+    def configure(parameters: Mapping[str, str]) -> None:
+        for part in configured:
+            part(parameters)
+
     storage = Storage(
         recovered(persist, catalog.state),
         PersistShardStore(persist),
         steady_ms,
         replica_inbox.push,
+        configure,
     )
+
+    def update_configuration(parameters: Mapping[str, str]) -> None:
+        storage.do(lambda core: core.placement.update_configuration(parameters))
+
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
@@ -286,6 +324,12 @@ def _base(given: Given) -> _Base:
         on_committed=committed,
         on_fatal=lambda error: given.on_fatal(f"{type(error).__name__}: {error}"),
     )
+    configured += [
+        persist_configured(persist),
+        sessions.configure,
+        committer.configure,
+        collections.configure,
+    ]
     return _Base(
         relations,
         collections,
@@ -296,6 +340,8 @@ def _base(given: Given) -> _Base:
         dataflows,
         committer,
         replica_inbox,
+        SystemParameters([update_configuration, compute.update_configuration]),
+        configured,
     )
 
 
@@ -385,13 +431,29 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
 
 
-def _implications(base: _Base, connectors: _Connectors) -> Implications:
-    replica = StorageReplica(
+def _replica(base: _Base, connectors: _Connectors) -> StorageReplica:
+    return StorageReplica(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,
         base.relations.storage.respond,
+        connectors.states.configure,
     )
+
+
+def _parameters(
+    given: Given, base: _Base, changes: Changes, replica: StorageReplica
+) -> ParameterDefinitions:
+    def refused(error: SlackwaterError) -> None:
+        structlog.get_logger("parameters").warning("file ignored", error=error.message)
+        base.sessions.notify(error.message, "WARNING", error.sqlstate)
+
+    path = given.parameters_file
+    file = None if path is None else ParameterFile(path, refused)
+    return ParameterDefinitions(changes, base.parameters, replica.apply_commands, file)
+
+
+def _implications(base: _Base, replica: StorageReplica) -> Implications:
     return Implications(
         base.relations.catalog,
         base.collections,
@@ -400,9 +462,19 @@ def _implications(base: _Base, connectors: _Connectors) -> Implications:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Defining:
+    """The parts by which definitions are made, whatever their kind."""
+
+    changes: Changes
+    parameters: ParameterDefinitions
+    planners: _Planners
+
+
 def _definitions(
-    given: Given, base: _Base, connectors: _Connectors, changes: Changes, planners: _Planners
+    given: Given, base: _Base, connectors: _Connectors, defining: _Defining
 ) -> Definitions:
+    changes, planners = defining.changes, defining.planners
     planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
     return Definitions(
         changes=changes,
@@ -425,6 +497,7 @@ def _definitions(
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
+        parameters=defining.parameters,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -268,12 +268,16 @@ class Calls:
                 "notices": session.take_notices(),
             }
 
+        self._end_holds(asked.released)
         return self._running(caller, action)
 
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:
-        for hold in asked.holds:
-            self._reads.release(hold)
+        self._end_holds(asked.holds)
         return {}
+
+    def _end_holds(self, holds: Sequence[str]) -> None:
+        for hold in holds:
+            self._reads.release(hold)
 
     def _renew(self, _: Caller, asked: protocol.Renew) -> Mapping[str, Any]:
         for hold in asked.holds:

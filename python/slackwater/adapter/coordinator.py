@@ -16,6 +16,7 @@ from slackwater.adapter.calls import Calls
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.implications import Implications
+from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
@@ -68,6 +69,7 @@ class Parts:
     changes: Changes
     implications: Implications
     maintenance: Maintenance
+    parameters: ParameterDefinitions
     calls: Calls
 
 
@@ -136,6 +138,7 @@ class Coordinator:
     def _keep_house(self) -> None:
         while not self._closing.wait(HOUSEKEEPING_INTERVAL_S):
             self._end_idle_sessions()
+            self.parts.parameters.read_file()
             try:
                 self.parts.relations.catalog.resolve()
             except FatalError as error:

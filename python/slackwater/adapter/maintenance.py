@@ -9,8 +9,8 @@ goes on with the next turn, or with the next leader. Source: spec controllers 2.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import structlog
@@ -34,6 +34,7 @@ from slackwater.persist.compaction import (
 from slackwater.persist.garbage import LEASE_MS, ORPHAN_AGE_MS, GarbageFile
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.tables import parts as parts_table
+from slackwater.planner.parser.parameters import milliseconds, size_bytes
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.storage.controller.errors import StorageError
@@ -137,16 +138,40 @@ class Maintenance:
         self._on_fatal = on_fatal
         self._settings = settings or MaintenanceSettings()
         self._agenda = _Agenda()
+        self._is_crowd_unknown = True
         self._search = _Search()
         self._renewed_ms: int | None = None
         self._foreign: tuple[holds.ReaderLease, ...] = ()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
 
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on, from its next step on, with those of the parameters that concern it."""
+        target = size_bytes(parameters, "persist_blob_target_size")
+        memory = size_bytes(parameters, "persist_compaction_memory_bound_bytes")
+        inline = size_bytes(parameters, "persist_inline_writes_total_max_bytes")
+        lease_ms = milliseconds(parameters, "persist_reader_lease_duration")
+        before = self._settings
+        merges = before.compaction
+        self._settings = replace(
+            before,
+            lease_ms=before.lease_ms if lease_ms is None else lease_ms,
+            compaction=replace(
+                merges,
+                target_bytes=merges.target_bytes if target is None else target,
+                memory_bytes=merges.memory_bytes if memory is None else memory,
+                inline_level_bytes=merges.inline_level_bytes if inline is None else inline,
+            ),
+        )
+        # What could not be merged as it was may be now.
+        self._is_crowd_unknown = self._is_crowd_unknown or self._settings.compaction != merges
+        if lease_ms is not None:
+            # The lease of the former length may end before a quarter of the new one has passed.
+            self._renewed_ms = None
+
     def start(self) -> None:
         """Registers the leader's reader lease, then starts the thread."""
         self._lease()
-        self._agenda.add(self._crowded(), self._clock_ms())
         self._thread.start()
 
     def stop(self, timeout_ms: int = 2_000) -> None:
@@ -224,7 +249,7 @@ class Maintenance:
     # Compaction
 
     def _crowded(self) -> Sequence[int]:
-        """The shards that may have something to merge when a leader begins."""
+        """The shards that may have something to merge, of all that there are."""
         statement = (
             select(parts_table.c.shard_id)
             .group_by(parts_table.c.shard_id)
@@ -234,6 +259,9 @@ class Maintenance:
 
     def _compact(self) -> None:
         settings = self._settings
+        if self._is_crowd_unknown:
+            self._agenda.add(self._crowded(), self._clock_ms())
+            self._is_crowd_unknown = False
         self._agenda.add(self._persist.commits.take_changed(), self._clock_ms())
         taken = self._agenda.take(self._clock_ms(), settings.shards_per_turn)
         if not taken:

@@ -102,11 +102,15 @@ class RelationRead:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """The relations of a query. `as_of` is for those that state no time of their own."""
+    """The relations of a query. `as_of` is for those that state no time of their own.
+
+    `released` are holds of other statements that have ended, released before anything else.
+    """
 
     relations: tuple[RelationRead, ...] = ()
     as_of: AsOf | None = None
     write_targets: tuple[GlobalId, ...] = ()
+    released: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

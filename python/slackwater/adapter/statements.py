@@ -40,6 +40,7 @@ from slackwater.compute.records import TickRecord
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere
+from slackwater.planner.parser.parameters import is_of_session
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.ids import GlobalId
@@ -274,6 +275,8 @@ class Statements:
             raise unsupported(
                 "SET LOCAL", advice="SET the variable, and RESET it after the transaction."
             )
+        if not is_of_session(statement.name):
+            raise user_error("SLACKWATER_SYSTEM_PARAMETER", parameter=statement.name)
         name = variables.variable(statement.name).name
         assigned = variables.assign(name, value)
         if value is None:

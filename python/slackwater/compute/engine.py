@@ -38,7 +38,6 @@ class Analysis:
     foreign: tuple[str, ...]
     nondeterministic: tuple[str, ...]
     uses_mz_now: bool
-    streaming: bool
     functions: tuple[Function, ...] = ()
     timed: tuple[str, ...] = ()
 
@@ -370,8 +369,8 @@ class Engine(Protocol):
         and it keeps but the rows that wait for their times.
         """
 
-    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
-        """The contents, as updates at their time.
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table | None:
+        """The contents, as updates at their time. None: they are too many; see `write_view`.
 
         Raises `TickEnded` when that takes longer than `most_ms`.
         """

@@ -17,6 +17,7 @@ from slackwater.compute.engine import (
     MissedUpdates,
     NamedUpdates,
     ProgramOwner,
+    TickEnded,
     TickProgram,
 )
 from slackwater.compute.flow_shards import Changes, FlowShards
@@ -173,7 +174,7 @@ class MaintainedProgram:
         `TickProgram.tick` raise.
         """
         opened = self._opened_for(program, tick.lower, meter)
-        opened.next_change = None
+        due, opened.next_change = opened.next_change, None
         # Another worker may have committed what this program has not seen.
         begin = min(opened.reached, tick.lower)
         if begin < tick.lower:
@@ -194,7 +195,11 @@ class MaintainedProgram:
             self._put_in_order(program, opened, meter)
         deltas = self._deltas(program, changes, begin, upper)
         began_s = meter.monotonic()
-        ticked = opened.driver.tick(begin, upper, deltas, most_ms, before)
+        try:
+            ticked = opened.driver.tick(begin, upper, deltas, most_ms, before)
+        except TickEnded:
+            opened.next_change = due
+            raise
         took_us = meter.us_since(began_s)
         # The interval may have been cut: what came later was brought, and not followed.
         followed = sum(part.rows for part in parts if part.min_time < upper)

@@ -71,8 +71,10 @@ class Recomputation:
         recorded = None if tick.first else shards.recorded(Timestamp(tick.lower - 1), meter)
         view = ViewContents(flow.plan.kept, flow.view.desc, at, inputs.contents, recorded)
         began_s = meter.monotonic()
-        if inputs.few:
-            parts = shards.inline(self.engine.collect_view(view, most_ms), meter)
+        # Few rows of input may make many.
+        rows_of_few = self.engine.collect_view(view, most_ms) if inputs.few else None
+        if rows_of_few is not None:
+            parts = shards.inline(rows_of_few, meter)
         else:
             directory = shards.shards.files.shard_directory(flow.view.shard_id)
             files = self.engine.write_view(view, directory, most_ms)

@@ -59,6 +59,7 @@ def file_json(part: Part | NewPart, body: FileBody) -> dict[str, Any]:
         "time": None if body.uniform is None else body.uniform.time,
         "diff": None if body.uniform is None else body.uniform.diff,
         "max_time": part.max_time,
+        "retractions": part.has_retractions,
     }
 
 

@@ -15,7 +15,7 @@ from slackwater.compute.flow_shards import Changes, FlowShards
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_program import MaintainedProgram
 from slackwater.compute.recomputation import Recomputation
-from slackwater.compute.schedule import Tick
+from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.compute.tick_outcome import Computed, TickMeter, TickOutcome
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at
@@ -208,15 +208,7 @@ class RunningView:
                 tick = replace(tick, upper=whole)
                 changes = self.shards.changes(tick.lower, tick.upper)
         try:
-            followed = self.program.tick(program, tick, changes, most_ms, meter)
-        except TickEnded as ended:
-            if ended.reason != "large":
-                self._is_slow = True
-                raise
-            self.program.close()
-            if self.flow.plan.is_temporal:
-                raise user_error("SLACKWATER_TICK_MEMORY", objectName=self.flow.name) from ended
-            return self._recomputed(tick, meter)
+            return self._followed(program, tick, changes, most_ms, meter)
         except SlackwaterError as error:
             if error.condition != "SLACKWATER_INDEX_MEMORY":
                 raise
@@ -225,10 +217,44 @@ class RunningView:
                 raise
             self.program.give_up(error)
             return None
+
+    def _followed(
+        self,
+        program: Program,
+        tick: Tick,
+        changes: Changes,
+        most_ms: int | None,
+        meter: TickMeter,
+    ) -> Computed:
+        """The updates by the program, of a part of the tick if it is too large as a whole.
+
+        What changes at one time and is too large for the driver is recomputed, by executors.
+        """
+        try:
+            followed = self.program.tick(program, tick, changes, most_ms, meter)
+        except TickEnded as ended:
+            if ended.reason != "large":
+                self._is_slow = True
+                raise
+            half = self._half(tick, changes)
+            if half is not None:
+                of_half = self.shards.changes(half.lower, half.upper)
+                return self._followed(program, half, of_half, most_ms, meter)
+            due = self.first_due(tick.lower, tick.upper)
+            self.program.close()
+            return self._recomputed(self._smallest(tick, due) or tick, meter)
         self._is_slow = followed.took_us > 1000 * self.shards.limits.quick_ms
         written = self.shards.inline(followed.updates, meter)
         append = Append(self.flow.view.shard_id, tick.lower, followed.upper, written)
         return Computed(append, followed.steps, by_program=True)
+
+    def _half(self, tick: Tick, changes: Changes) -> Tick | None:
+        """The beginning of the tick with half of its changes; None: they are all at one time."""
+        parts = [p for each in changes.values() for p in each if p.min_time < tick.upper]
+        rows = sum(part.rows for part in parts) // 2
+        most = self.shards.limits.tick_bytes
+        upper = capped_upper(parts, tick.lower, tick.upper, max_rows=rows, max_bytes=most)
+        return replace(tick, upper=upper) if upper < tick.upper else None
 
     def _better_whole_at(self, changes: Changes) -> Timestamp | None:
         """The first time at which so much changes that the view is better recomputed then."""
@@ -247,6 +273,13 @@ class RunningView:
         return first >= at and self.first_due(tick.lower, at) >= at
 
     def _recomputed(self, tick: Tick, meter: TickMeter) -> Computed:
+        """The updates of the tick, or of its beginning, without the program.
+
+        Nothing changes by itself before the last time of the tick.
+        """
+        if self.flow.plan.is_temporal:
+            at = Timestamp(tick.upper - 1)
+            return self._succeeded(self.recomputation.contents(tick, at, meter))
         return self._succeeded(self.recomputation.until_change(tick, meter))
 
     def _succeeded(self, computed: Computed) -> Computed:

@@ -33,7 +33,7 @@ PLAIN_NAME = re.compile(r"[0-9A-Za-z_-][0-9A-Za-z._=+-]{0,254}")
 """The names that files may have which another process has written for us."""
 
 INLINE_LIMIT_BYTES = 2 * 1024 * 1024
-"""The most that one inline part may hold."""
+"""The most that one inline part holds, unless a parameter says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,17 +268,19 @@ def _stored(blobs: Blobs, table: pa.Table, directory: str, uniform: Uniform | No
     return FileBody(blob.uri, blob.size_bytes, blob.modified_ms, uniform)
 
 
-def new_parts(blobs: Blobs, updates: pa.Table, directory: str) -> tuple[NewPart, ...]:
-    """The updates as an inline part up to 2 MB, else as a file; nothing for no rows.
+def new_parts(
+    blobs: Blobs, updates: pa.Table, directory: str, inline_bytes: int
+) -> tuple[NewPart, ...]:
+    """The updates as an inline part up to `inline_bytes`, else as a file; nothing for no rows.
 
     Raises what `file_part` raises.
     """
     if updates.num_rows == 0:
         return ()
     # The stream is never much smaller than the buffers, so a large table is not encoded in vain.
-    if updates.nbytes <= INLINE_LIMIT_BYTES:
+    if updates.nbytes <= inline_bytes:
         encoded = to_stream(updates.combine_chunks())
-        if len(encoded) <= INLINE_LIMIT_BYTES:
+        if len(encoded) <= inline_bytes:
             return (_described(updates, InlineBody(encoded)),)
     return (file_part(blobs, updates, directory),)
 

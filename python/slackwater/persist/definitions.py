@@ -96,6 +96,22 @@ class ShardDefinitions:
 
         current.effects.append(apply)
 
+    def keep_shard(self, conn: Connection, shard_id: int) -> None:
+        """Takes back that the shard was dropped, if so. Raises `UnknownShard`.
+
+        ValueError for one whose finalization has begun.
+        """
+        current = self._transactions.current(conn)
+        if not self._reads.has_contents(shard_id):
+            raise ValueError(f"shard {shard_id} is being finalized")
+        conn.execute(update(shards).where(shards.c.shard_id == shard_id).values(dropped=False))
+
+        def apply() -> None:
+            self._transactions.cache.dropped.discard(shard_id)
+            self._transactions.cache.unfinalized.discard(shard_id)
+
+        current.effects.append(apply)
+
     def set_desc(
         self, conn: Connection, shard_id: int, desc: RelationDesc, expected: RelationDesc
     ) -> None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.persist.blobs import INLINE_LIMIT_BYTES, Blobs, new_parts, uniform_file
+from slackwater.persist.blobs import uniform_file
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.parts import FileBody, NewPart, Part, Uniform
+from slackwater.persist.shard_files import ShardFiles
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, TIME_FIELD
 
@@ -25,8 +26,8 @@ class Negation:
 
     files: tuple[tuple[FileBody, Uniform, int], ...]
     rows: pa.Table
-    blobs: Blobs
-    directory: str
+    stored: ShardFiles
+    shard_id: int
 
     def at(self, time: Timestamp) -> tuple[NewPart, ...]:
         """The parts at `time`. Raises what `new_parts` does."""
@@ -36,11 +37,14 @@ class Negation:
             made.append(NewPart(stamped, rows, time, time, uniform.diff < 0))
         times = pa.repeat(pa.scalar(int(time), pa.int64()), self.rows.num_rows)
         updates = self.rows.add_column(self.rows.num_columns - 1, TIME_FIELD, times)
-        return (*made, *new_parts(self.blobs, updates, self.directory))
+        return (*made, *self.stored.new_parts(self.shard_id, updates))
 
 
 def negation_of(
-    parts: Sequence[Part], read: Callable[[Sequence[Part]], pa.Table], blobs: Blobs, directory: str
+    parts: Sequence[Part],
+    read: Callable[[Sequence[Part]], pa.Table],
+    stored: ShardFiles,
+    shard_id: int,
 ) -> Negation:
     """The negation of all updates in `parts`.
 
@@ -59,10 +63,13 @@ def negation_of(
     position = rows.num_columns - 1
     diffs = pc.negate(rows.column(DIFF_COLUMN))
     rows = rows.set_column(position, rows.schema.field(position), diffs)
-    if rows.nbytes <= INLINE_LIMIT_BYTES:
-        return Negation(tuple(files), rows, blobs, directory)
+    if rows.nbytes <= stored.inline_bytes:
+        return Negation(tuple(files), rows, stored, shard_id)
+    directory = stored.shard_directory(shard_id)
     for diff in pc.unique(diffs).to_pylist():
         chosen = rows.filter(pc.equal(rows[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
         uniform = Uniform(TIMESTAMP_MIN, diff)
-        files.append((uniform_file(blobs, chosen, directory, uniform), uniform, chosen.num_rows))
-    return Negation(tuple(files), rows.slice(0, 0), blobs, directory)
+        files.append(
+            (uniform_file(stored.blobs, chosen, directory, uniform), uniform, chosen.num_rows)
+        )
+    return Negation(tuple(files), rows.slice(0, 0), stored, shard_id)

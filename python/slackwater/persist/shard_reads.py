@@ -41,6 +41,14 @@ class ShardReads:
         with self._transactions.cache_lock:
             return self._state(shard_id)
 
+    def has_contents(self, shard_id: int) -> bool:
+        """Whether there is such a shard, whose finalization has not begun."""
+        with self._transactions.cache_lock:
+            state = self._transactions.cache.states.get(shard_id)
+            return state is not None and not (
+                shard_id in self._transactions.cache.dropped and state.since == TIMESTAMP_MAX
+            )
+
     def is_finalized(self, shard_id: int) -> bool:
         """Whether the shard is a tombstone."""
         with self._transactions.cache_lock:
@@ -137,8 +145,8 @@ class ShardReads:
         return negation_of(
             self.parts_at(shard_id, Timestamp(upper - 1)),
             lambda parts: self.read(parts, desc, upper=upper),
-            self._files.blobs,
-            self._files.shard_directory(shard_id),
+            self._files,
+            shard_id,
         )
 
     def unmatched_retractions(self, shard_id: int, changes: Sequence[NewPart]) -> int:

@@ -168,6 +168,14 @@ catalog_items = Table(
     Column("body", Text, nullable=False),
 )
 
+# What ALTER SYSTEM has set. A name that a version does not know stays, for those that do.
+catalog_parameters = Table(
+    "catalog_parameters",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
 catalog_audit = Table(
     "catalog_audit",
     metadata,

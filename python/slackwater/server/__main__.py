@@ -43,6 +43,7 @@ from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, invalid_option, user_error
+from slackwater.server.catalog_mark import FileMark
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
@@ -76,6 +77,7 @@ class ProcessSettings:
     application: str
     lease_ms: int
     ingress: Mapping[str, str]
+    parameters_file: Path | None = None
 
     @staticmethod
     def from_environment() -> ProcessSettings:
@@ -91,7 +93,9 @@ class ProcessSettings:
         lease_ms = _lease_ms(os.environ.get("SLACKWATER_LEASE"))
         ingress = json.loads(os.environ.get("SLACKWATER_INGRESS") or "{}")
         ingress_settings.read(ingress)
-        return ProcessSettings(location, metastore, application, lease_ms, ingress)
+        file = os.environ.get("SLACKWATER_PARAMETERS_FILE")
+        parameters_file = Path(file) if file else None
+        return ProcessSettings(location, metastore, application, lease_ms, ingress, parameters_file)
 
     @property
     def shown(self) -> str:
@@ -115,7 +119,10 @@ def _lease_ms(text: str | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The leadership of `epoch`: its listener, the token of its callers, its log and its lease."""
+    """The leadership of `epoch`: its listener, the token of its callers, its log and its lease.
+
+    `mark` tells the driver of changes of the catalog.
+    """
 
     engine: Engine
     epoch: int
@@ -125,6 +132,12 @@ class Leadership:
     token_file: Path
     log: Path
     lease_acquired_ms: int
+    mark: FileMark
+
+    def forget_files(self) -> None:
+        """Removes the files by which the driver finds this leader."""
+        self.token_file.unlink(missing_ok=True)
+        self.mark.remove()
 
 
 def main(here: Owner | None = None) -> int:
@@ -245,6 +258,8 @@ def _take_lead(
     with ExitStack() as unless_taken:
         unless_taken.callback(listener.close)
         unless_taken.callback(token_file.unlink, missing_ok=True)
+        mark = FileMark(settings.location.local / f"catalog-{epoch}-{os.getpid()}")
+        unless_taken.callback(mark.remove)
         try:
             lease = Lease(here, settings.lease_ms)
             candidate = Candidate(address, str(token_file), settings.application, str(log), lease)
@@ -252,7 +267,7 @@ def _take_lead(
         except LostElection:
             return None
         unless_taken.pop_all()
-    return Leadership(engine, epoch, listener, address, token, token_file, log, began_ms)
+    return Leadership(engine, epoch, listener, address, token, token_file, log, began_ms, mark)
 
 
 def _end_holder(
@@ -359,7 +374,7 @@ def _serve(settings: ProcessSettings, leadership: Leadership, answers: int) -> i
     def stop(reason: str) -> None:
         """Ends the process at once: all state is in the metastore."""
         _log.error("stopping", reason=reason)
-        leadership.token_file.unlink(missing_ok=True)
+        leadership.forget_files()
         logging.shutdown()
         os._exit(70)
 
@@ -396,7 +411,7 @@ def _open(
     from slackwater.spark.bridge import Driver, SparkBridge
 
     with ExitStack() as undo:
-        undo.callback(leadership.token_file.unlink, missing_ok=True)
+        undo.callback(leadership.forget_files)
         leader_lease = _leader_lease(settings, leadership, stop)
         undo.callback(leader_lease.give_up)
         undo.callback(leader_lease.stop)
@@ -414,6 +429,8 @@ def _open(
                 log=str(leadership.log),
                 on_fatal=stop,
                 lease=LockLease(settings.lease_ms),
+                parameters_file=settings.parameters_file,
+                mark=leadership.mark,
             )
         )
         undo.pop_all()
@@ -426,7 +443,7 @@ def _close(opened: _Opened, leadership: Leadership) -> None:
     if opened.ingress is not None:
         opened.ingress.stop()
     opened.leader_lease.stop()
-    leadership.token_file.unlink(missing_ok=True)
+    leadership.forget_files()
     closing = threading.Thread(target=opened.coordinator.close, daemon=True)
     closing.start()
     closing.join(SHUTDOWN_TIMEOUT_S)
@@ -441,6 +458,7 @@ def _say_leading(answers: int, leadership: Leadership) -> None:
             "role": "leader",
             "address": leadership.address,
             "token_file": str(leadership.token_file),
+            "catalog_mark": str(leadership.mark.path),
             "epoch": leadership.epoch,
             "log": str(leadership.log),
         },
@@ -490,6 +508,7 @@ def _leader_lease(
         settings.lease_ms,
         acquired_ms=leadership.lease_acquired_ms,
         on_lost=lost,
+        on_renewed=leadership.mark.counts_for,
     )
     leader_lease.start()
     return leader_lease
@@ -498,7 +517,12 @@ def _leader_lease(
 def _listening(app: Any, listener: socket.socket) -> threading.Thread:
     """Starts the thread that serves the application, and returns it."""
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=600
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=600,
+        proxy_headers=False,
     )
     server = uvicorn.Server(config)
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]

@@ -12,18 +12,12 @@ import hmac
 import json
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import structlog
-from anyio import CapacityLimiter
-from anyio.to_thread import run_sync
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 
 from slackwater.adapter import protocol
 from slackwater.adapter.calls import Endpoint, Rows
@@ -33,10 +27,21 @@ from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.server.admission import Admission, AdmissionLimits, Lane, lane_of
 from slackwater.server.decoding import decoded
+from slackwater.server.exchange import (
+    AsgiApplication,
+    Receive,
+    Request,
+    Response,
+    Send,
+    respond,
+)
+from slackwater.server.lane_threads import LaneThreads
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 STOP_AFTER_S = 0.2
 CANCEL_AGAIN_S = 0.2
+UNWATCHED_S = 0.05
+"""So long a call runs before it is watched whether its client goes."""
 PARSED_AT_ONCE_BYTES = 64 * 1024
 """The largest request that the loop itself parses."""
 
@@ -49,6 +54,9 @@ OUTSIDE_BLOCKS = frozenset({"/v1/release", "/v1/renew", "/v1/session/close", CAN
 """Calls that belong to no statement, and whose answers leave out the session's transaction."""
 
 _log = structlog.get_logger("server")
+
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +75,12 @@ def application(
     stop: Callable[[str], None],
     confirm: Callable[[], None],
     limits: AdmissionLimits | None = None,
-) -> Starlette:
+) -> AsgiApplication:
     """The ASGI application. `stop(reason)` ends the process after a broken invariant.
 
     `confirm` returns while nobody else can lead; its error is the answer to a statement.
     """
-    face = Face(coordinator, token, stop, confirm, limits or AdmissionLimits())
-    return Starlette(routes=face.routes())
+    return Face(coordinator, token, stop, confirm, limits or AdmissionLimits())
 
 
 class Face:
@@ -97,63 +104,64 @@ class Face:
         self._confirm = confirm
         self._limits = limits
         self._admission = Admission(limits)
-        self._lanes = {
-            Lane.CONTROL: CapacityLimiter(limits.control_threads),
-            Lane.QUICK: CapacityLimiter(limits.quick_threads),
-            Lane.INSIDE: CapacityLimiter(limits.statements),
-            Lane.STATEMENT: CapacityLimiter(limits.statements),
+        sizes = {
+            Lane.CONTROL: limits.control_threads,
+            Lane.QUICK: limits.quick_threads,
+            Lane.INSIDE: limits.statements,
+            Lane.STATEMENT: limits.statements,
         }
+        self._lanes = {lane: LaneThreads(lane.value, size) for lane, size in sizes.items()}
         self._endpoints = self._calls.endpoints()
 
-    def routes(self) -> list[Route]:
-        """The routes: one for each call, and those about the process itself."""
-        return [
-            *(self._route(path, endpoint) for path, endpoint in self._endpoints.items()),
-            Route("/v1/attend", self._attend, methods=["POST"]),
-            Route("/v1/status", self._status, methods=["POST"]),
-        ]
-
-    def _route(self, path: str, endpoint: Endpoint[Any]) -> Route:
-        async def serve(request: Request) -> Response:
-            if not self._is_authorized(request):
-                return Response(status_code=401)
-            try:
-                raw = await _body(request, self._limits.request_bytes)
-                if len(raw) > PARSED_AT_ONCE_BYTES:
-                    asked = await self._in_lane(Lane.CONTROL, decoded, endpoint.request, raw)
-                else:
-                    asked = decoded(endpoint.request, raw)
-                return await self._admitted(request, Call(path, endpoint, *asked))
-            except SlackwaterError as error:
-                return _error(error)
-
-        return Route(path, serve, methods=["POST"])
-
-    async def _status(self, request: Request) -> Response:
-        """The coordinator's status, from the loop itself: it waits for no other call."""
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answers one request; the ASGI application."""
+        request = Request(scope["path"], dict(scope["headers"]), receive)
+        if scope["method"] != "POST":
+            return await respond(send, Response(status=405))
         if not self._is_authorized(request):
-            return Response(status_code=401)
-        return _response(self._coordinator.status(), self._limits.answer_bytes)
+            return await respond(send, Response(status=401))
+        try:
+            response = await self._answered(request)
+        except SlackwaterError as error:
+            response = _error(error)
+        except ConnectionError:
+            return None
+        await respond(send, response)
+
+    async def _answered(self, request: Request) -> Response:
+        path = request.path
+        endpoint = self._endpoints.get(path)
+        if endpoint is not None:
+            raw = await request.body(self._limits.request_bytes)
+            if len(raw) > PARSED_AT_ONCE_BYTES:
+                asked = await self._in_lane(Lane.CONTROL, decoded, endpoint.request, raw)
+            else:
+                asked = decoded(endpoint.request, raw)
+            return await self._admitted(request, Call(path, endpoint, *asked))
+        if path == "/v1/status":
+            # The loop itself answers: that waits for no other call.
+            return _response(self._coordinator.status(), self._limits.answer_bytes)
+        if path == "/v1/attend":
+            return await self._attend(request)
+        return Response(status=404)
 
     async def _attend(self, request: Request) -> Response:
         """Stays open as long as an application that has joined lives, then ends its sessions."""
-        if not self._is_authorized(request):
-            return Response(status_code=401)
-        application_id = str(json.loads(await request.body())["application"])
-        await _disconnected(request)
+        body = json.loads(await request.body(self._limits.request_bytes))
+        await request.disconnected()
+        application_id = str(body["application"])
         await self._in_lane(Lane.QUICK, self._coordinator.application_gone, application_id)
-        return Response(status_code=204)
+        return Response(status=204)
 
     def _is_authorized(self, request: Request) -> bool:
-        given = request.headers.get("authorization", "")
-        return hmac.compare_digest(given.encode(), self._expected)
+        return hmac.compare_digest(request.headers.get(b"authorization", b""), self._expected)
 
     async def _admitted(self, request: Request, call: Call) -> Response:
         """Runs the call in its lane. Raises SLACKWATER_TOO_MANY_REQUESTS."""
         lane = lane_of(call.path, call.caller, call.asked)
         self._admission.enter(lane)
         try:
-            work: Awaitable[Response] = self._in_lane(lane, self._timed, call)
+            work = self._in_lane(lane, self._timed, call)
             if call.path in UNTIL_DONE or lane in (Lane.CONTROL, Lane.QUICK):
                 return await work
             if call.caller.session is None:
@@ -162,16 +170,21 @@ class Face:
         finally:
             self._admission.leave(lane)
 
-    async def _in_lane(self, lane: Lane, action: Callable[..., Any], *arguments: Any) -> Any:
-        return await run_sync(action, *arguments, limiter=self._lanes[lane])
+    def _in_lane(
+        self, lane: Lane, action: Callable[..., Result], *arguments: Any
+    ) -> asyncio.Future[Result]:
+        return self._lanes[lane].run(action, *arguments)
 
     async def _unless_gone(
-        self, request: Request, caller: Caller, work: Awaitable[Response]
+        self, request: Request, caller: Caller, running: asyncio.Future[Response]
     ) -> Response:
-        """The result of `work`. If the client disconnects meanwhile, its call is cancelled."""
-        running = asyncio.ensure_future(work)
-        gone = asyncio.ensure_future(_disconnected(request))
-        await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        """The result of the call. If the client disconnects meanwhile, it is cancelled."""
+        await asyncio.wait({running}, timeout=UNWATCHED_S)
+        if running.done():
+            return running.result()
+        gone = asyncio.ensure_future(request.disconnected())
+        both: set[asyncio.Future[Any]] = {running, gone}
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         named = Caller(session=caller.session)
         cancel = Call(
             CANCEL, self._endpoints[CANCEL], named, protocol.Cancel(named_call=caller.call)
@@ -230,49 +243,21 @@ class Face:
         timer.start()
 
 
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _body(request: Request, limit_bytes: int) -> bytes:
-    """The request's body. Raises SLACKWATER_TOO_LARGE.
-
-    A body that is too large is read all the same and not kept, so that the client reads the answer.
-    """
-    size = 0
-    chunks: list[bytes] = []
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size <= limit_bytes:
-            chunks.append(chunk)
-        else:
-            chunks.clear()
-    if size > limit_bytes:
-        raise user_error(
-            "SLACKWATER_TOO_LARGE",
-            what="The request",
-            limit=str(limit_bytes),
-            advice="Write fewer rows or a shorter text in one statement.",
-        )
-    return b"".join(chunks)
-
-
 def _response(result: Rows | Mapping[str, Any] | None, limit_bytes: int) -> Response:
     """The result as an HTTP response. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
-        return Response(status_code=404)
+        return Response(status=404)
     if isinstance(result, Rows):
         _refuse_large(result.ipc, limit_bytes)
         told = quote(json.dumps(result.notices))
         headers = {"X-Slackwater-Notices": told} if result.notices else {}
         return Response(result.ipc, media_type=ARROW_STREAM, headers=headers)
-    text = json.dumps(result)
+    text = json.dumps(result).encode()
     _refuse_large(text, limit_bytes)
-    return Response(text, media_type="application/json")
+    return Response(text)
 
 
-def _refuse_large(payload: bytes | str, limit_bytes: int) -> None:
+def _refuse_large(payload: bytes, limit_bytes: int) -> None:
     if len(payload) > limit_bytes:
         raise user_error(
             "SLACKWATER_TOO_LARGE",
@@ -287,6 +272,4 @@ STATUSES = {"SLACKWATER_TOO_LARGE": 413, "SLACKWATER_TOO_MANY_REQUESTS": 503}
 
 def _error(error: SlackwaterError) -> Response:
     status = 500 if error.sqlstate.startswith("XX") else STATUSES.get(error.condition, 400)
-    return Response(
-        json.dumps({"error": error.to_json()}), status_code=status, media_type="application/json"
-    )
+    return Response(json.dumps({"error": error.to_json()}).encode(), status)

@@ -40,7 +40,8 @@ class LeaderLease:
 
     `engine` should be its own: renewing must wait for no other user of the metastore.
     `acquired_ms` is a time of `clock_ms` before the lease was taken. `on_lost` is called once, when
-    another application leads.
+    another application leads; `on_renewed` at the start and with each renewal, with the
+    milliseconds for which the lease counts from then on.
     """
 
     def __init__(
@@ -51,12 +52,14 @@ class LeaderLease:
         *,
         acquired_ms: int,
         on_lost: Callable[[str], None],
+        on_renewed: Callable[[int], None] = lambda _: None,
         clock_ms: Callable[[], int] = running_ms,
     ) -> None:
         self._engine = engine
         self._epoch = epoch
         self._lease_ms = lease_ms
         self._on_lost = on_lost
+        self._on_renewed = on_renewed
         self._clock_ms = clock_ms
         self._changed = threading.Condition()
         self._renewed_ms = acquired_ms
@@ -65,6 +68,7 @@ class LeaderLease:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def start(self) -> None:
+        self._on_renewed(self._left_ms())
         self._thread.start()
 
     def stop(self) -> None:
@@ -101,8 +105,11 @@ class LeaderLease:
         )
 
     def _counts(self) -> bool:
+        return self._left_ms() > 0
+
+    def _left_ms(self) -> int:
         limit_ms = self._lease_ms - self._lease_ms // DRIFT
-        return self._clock_ms() - self._renewed_ms < limit_ms
+        return limit_ms - (self._clock_ms() - self._renewed_ms)
 
     def _retry_policy(self) -> RetryPolicy:
         return RetryPolicy(wait_ms=self._lease_ms // (2 * RENEWALS))
@@ -133,5 +140,6 @@ class LeaderLease:
             return self._lease_ms // (4 * RENEWALS)
         with self._changed:
             self._renewed_ms = began_ms
+            self._on_renewed(self._left_ms())
             self._changed.notify_all()
         return self._lease_ms // RENEWALS

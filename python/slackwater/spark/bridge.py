@@ -38,17 +38,23 @@ from slackwater.compute.engine import (
     WrittenFile,
 )
 from slackwater.compute.records import ArrangementSize, StepRecord
-from slackwater.compute.relations import file_json, inline_text
 from slackwater.persist.ipc import from_stream, to_stream
-from slackwater.persist.parts import FileBody, InlineBody, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
-from slackwater.repr.errors import LOG_FILE, SlackwaterError, TextPosition, first_line, user_error
+from slackwater.repr.errors import (
+    LOG_FILE,
+    FatalError,
+    SlackwaterError,
+    TextPosition,
+    first_line,
+    user_error,
+)
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.spark import python_errors
+from slackwater.spark.given_parts import GivenParts
 
 _log = structlog.get_logger("bridge")
 
@@ -72,6 +78,7 @@ class Driver:
         self.groups: dict[Interruption, str] = {}
         """For each interruption, the job group of the call that it would end."""
         self._advances: dict[SparkProgram, Timestamp] = {}
+        self.parts = GivenParts()
 
     def jvm(self) -> Any:
         """The driver's JVM. Attaches to it on first use."""
@@ -228,7 +235,6 @@ class SparkBridge:
             foreign=tuple(answer["foreign"]),
             nondeterministic=tuple(answer["nondeterministic"]),
             uses_mz_now=bool(answer["uses_mz_now"]),
-            streaming=bool(answer["streaming"]),
             functions=tuple(answer["functions"]),
             timed=tuple(answer["timed"]),
         )
@@ -310,12 +316,12 @@ class SparkBridge:
         for bridge, uppers in by_bridge.items():
             _call(_call(bridge._bridge().dataflows).advanced, json.dumps(uppers))
 
-    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table:
+    def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table | None:
         request = _contents_request(view, few=True)
         names = self._names(view.output.stored_names)
         collect, plan_id = self._bridge().collectView, view.kept.plan_id
         payload = self._run(collect, plan_id, request, names, most_ms=most_ms)
-        return from_stream(payload)
+        return None if payload is None else from_stream(payload)
 
     def write_view(
         self, view: ViewContents, directory: str, most_ms: int | None = None
@@ -441,20 +447,41 @@ class SparkProgram:
 
     def load(self, inputs: InputContents, missed: MissedUpdates | None = None) -> Hydrated | Behind:
         """Hydrates the program in the driver, as `TickProgram.load` promises."""
-        bridge = self.bridge
-        request = _collections_json(inputs)
-        if missed is not None:
-            request["missed"] = {
-                "origin": bridge._driver.origin,
-                "lower": missed.lower,
-                "sources": None if missed.deltas is None else _sources_json(missed.deltas),
-            }
-        load = bridge._bridge().loadProgram
-        text = bridge._run(load, self.program_id, self._plan_id, json.dumps(request))
-        answer = json.loads(text)
+        answer = self._until_nothing_lacks(lambda asked: self._load(inputs, missed, asked))
         if "behind" in answer:
             return Behind(Timestamp(answer["behind"]))
         return Hydrated(Timestamp(answer["next_change"]))
+
+    def _load(
+        self, inputs: InputContents, missed: MissedUpdates | None, asked: frozenset[int]
+    ) -> dict[str, Any]:
+        bridge = self.bridge
+        request = _collections_json(inputs)
+        if missed is not None:
+            deltas, parts = missed.deltas, bridge._driver.parts
+            request["missed"] = {
+                "origin": bridge._driver.origin,
+                "lower": missed.lower,
+                "sources": None if deltas is None else parts.sources_json(deltas, asked),
+            }
+        load = bridge._bridge().loadProgram
+        text = bridge._run(load, self.program_id, self._plan_id, json.dumps(request))
+        answer: dict[str, Any] = json.loads(text)
+        return answer
+
+    def _until_nothing_lacks(
+        self, call: Callable[[frozenset[int]], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """The answer of `call`, which is given the ids of the parts that the driver asked for."""
+        asked: frozenset[int] = frozenset()
+        answer = call(asked)
+        while "lacks" in answer:
+            lacks = frozenset(answer["lacks"])
+            if lacks <= asked:
+                raise FatalError(f"the driver does not find the parts {sorted(lacks)}")
+            asked |= lacks
+            answer = call(asked)
+        return answer
 
     @property
     def handle(self) -> str:
@@ -470,10 +497,19 @@ class SparkProgram:
         before: InputContents | None = None,
     ) -> Ticked:
         """Runs a tick in the driver, as `TickProgram.tick` promises."""
-        request = self._request(lower, upper, deltas, most_ms, before)
-        payload = self._run(request, by_jobs=before is not None)
-        end = 4 + int.from_bytes(payload[:4], "big")
-        told = json.loads(payload[4:end])
+        updates = memoryview(b"")
+
+        def call(asked: frozenset[int]) -> dict[str, Any]:
+            nonlocal updates
+            request = self._request(lower, upper, most_ms, before)
+            request["sources"] = self.bridge._driver.parts.sources_json(deltas, asked)
+            payload = self._run(json.dumps(request), by_jobs=before is not None)
+            end = 4 + int.from_bytes(payload[:4], "big")
+            updates = memoryview(payload)[end:]
+            answer: dict[str, Any] = json.loads(payload[4:end])
+            return answer
+
+        told = self._until_nothing_lacks(call)
         if "ended" in told:
             raise TickEnded(told["ended"])
         steps = tuple(
@@ -483,7 +519,7 @@ class SparkProgram:
             for step in told["operators"]
         )
         return Ticked(
-            from_stream(memoryview(payload)[end:]),
+            from_stream(updates),
             steps,
             Timestamp(told["next_change"]),
             told["load_micros"],
@@ -501,20 +537,16 @@ class SparkProgram:
         self,
         lower: Timestamp,
         upper: Timestamp,
-        deltas: Mapping[str, NamedUpdates],
         most_ms: int | None,
         before: InputContents | None,
-    ) -> str:
-        return json.dumps(
-            {
-                "origin": self.bridge._driver.origin,
-                "lower": lower,
-                "upper": upper,
-                "most_ms": most_ms,
-                "sources": _sources_json(deltas),
-                "before": None if before is None else _collections_json(before),
-            }
-        )
+    ) -> dict[str, Any]:
+        return {
+            "origin": self.bridge._driver.origin,
+            "lower": lower,
+            "upper": upper,
+            "most_ms": most_ms,
+            "before": None if before is None else _collections_json(before),
+        }
 
     def sizes(self) -> tuple[Size, ...]:
         """The sizes of the program's arrangements, as `TickProgram.sizes` promises."""
@@ -537,31 +569,6 @@ class SparkProgram:
         """Ends the program, and frees what it keeps in the driver."""
         self.bridge._driver.forget(self)
         _call(self._flows.close, self.program_id)
-
-
-def _sources_json(deltas: Mapping[str, NamedUpdates]) -> dict[str, Any]:
-    return {name: _updates_json(delta) for name, delta in deltas.items()}
-
-
-def _updates_json(view: NamedUpdates) -> dict[str, Any]:
-    """Updates as the driver reads them."""
-    parts: list[dict[str, Any]] = []
-    for part in view.parts:
-        entry: dict[str, Any] = {}
-        if isinstance(part, Part):
-            entry["id"] = part.part_id
-        match part.body:
-            case FileBody():
-                entry["file"] = file_json(part, part.body)
-            case InlineBody(ipc):
-                entry["inline"] = inline_text(ipc, view.desc, view.fields)
-        parts.append(entry)
-    return {
-        "name": view.name,
-        "parts": parts,
-        "lower": view.lower,
-        "upper": view.upper,
-    }
 
 
 def _contents_request(view: ViewContents, *, few: bool) -> str:

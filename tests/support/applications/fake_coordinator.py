@@ -19,6 +19,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from slackwater.server.catalog_mark import FileMark
+
 LOCATION = Path(os.environ["SLACKWATER_LOCATION"])
 TOKEN = secrets.token_hex(16)
 
@@ -84,6 +86,7 @@ class Catalog:
 
 
 CATALOG = Catalog(LOCATION / "catalog.json")
+MARK = FileMark(LOCATION / f"mark-{os.getpid()}") if (LOCATION / "marked").exists() else None
 CANCELS = threading.Semaphore(0)
 """One for each cancel that has come. What is DEAF needs two: it does not know the first one."""
 
@@ -171,9 +174,25 @@ def stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
+LOOKS = frozenset({"/v1/catalog/load", "/v1/catalog/list", "/v1/catalog/namespaces"})
+
+
 def answer(path: str, body: dict[str, Any]) -> dict[str, Any]:
     with CATALOG.lock:
-        return in_catalog(path, body) if path.startswith("/v1/catalog/") else control(path, body)
+        if not path.startswith("/v1/catalog/"):
+            return control(path, body)
+        if path in LOOKS or MARK is None:
+            return in_catalog(path, body)
+        with MARK.changing():
+            return in_catalog(path, body)
+
+
+def marked() -> dict[str, str]:
+    """What the announcement says of the mark of the catalog, if there is one."""
+    if MARK is None:
+        return {}
+    MARK.counts_for(600_000)
+    return {"catalog_mark": str(MARK.path)}
 
 
 def control(path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -342,6 +361,7 @@ def main() -> None:
         "token_file": str(token_file),
         "epoch": 1,
         "log": str(LOCATION / "log"),
+        **marked(),
     }
     print(json.dumps(line), flush=True)
     if (LOCATION / "nobody-listens").exists():

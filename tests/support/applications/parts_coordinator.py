@@ -176,7 +176,8 @@ class PartsCoordinator:
             return self._lock.wait_for(lambda: self._released(hold), PATIENCE)
 
     def _released(self, hold: str) -> bool:
-        return any(hold in body["holds"] for path, body in self.calls if path == "/v1/release")
+        ended = {"/v1/release": "holds", "/v1/bind": "released"}
+        return any(hold in body.get(ended.get(path, ""), ()) for path, body in self.calls)
 
     def answer(self, path: str, body: Json) -> Json | None:
         with self._lock:

@@ -6,9 +6,11 @@ encodings, as over a wire; what replicas do is left to the tests.
 
 from __future__ import annotations
 
+import pytest
 from tests.support.storage.storage_model import Room
 
 from slackwater.compute.controller import effects as ef
+from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.descriptions import (
     CopyToExport,
@@ -25,6 +27,7 @@ from slackwater.compute.controller.encoding import (
     encode_command,
     encode_response,
 )
+from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.protocol import (
     FromReplica,
     OutputCommitted,
@@ -173,3 +176,35 @@ def sent(effects, to):
 
 def of_kind(effects, kind):
     return [each for each in effects if isinstance(each, kind)]
+
+
+def refused(variant, action, *arguments, **options):
+    with pytest.raises(ComputeError) as caught:
+        action(*arguments, **options)
+    assert caught.value.variant is variant
+    return caught.value.names
+
+
+def indexed(room, upper=10, as_of=5, name="u50"):
+    """A table with an index, and the name of each."""
+    table = room.table(upper)
+    room.core.create_dataflow(CLUSTER, index(name, [table], as_of=as_of))
+    room.run()
+    return table, name
+
+
+def holds_of(room, table, kind):
+    return [h.since for h in room.stored.holds if h.ids == {table} and h.holder.kind is kind]
+
+
+def report(global_id, write=None, read=None, output=None):
+    return pr.FrontierReport(
+        global_id,
+        None if write is None else at(write),
+        None if read is None else at(read),
+        None if output is None else at(output),
+    )
+
+
+def done(global_id):
+    return pr.FrontierReport(global_id, EMPTY_FRONTIER, EMPTY_FRONTIER, EMPTY_FRONTIER)

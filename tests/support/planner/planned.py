@@ -44,9 +44,7 @@ class Answers:
 
     def analyze(self, text, catalog, namespace, functions=()):
         table = self.place.item("t")
-        return Analysis(
-            RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False, False
-        )
+        return Analysis(RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False)
 
     def plan(self, text, catalog, namespace, functions=()):
         desc = RelationDesc.of(k="integer")

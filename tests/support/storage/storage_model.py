@@ -82,6 +82,9 @@ class Durable:
                 self.shards[shard].since = max(self.shards[shard].since, since)
             case ef.RegisterFinalization(shards):
                 self.unfinalized |= set(shards)
+            case ef.ReclaimShards(shards):
+                assert not any(self.shards[each].finalized for each in shards)
+                self.unfinalized -= set(shards)
             case ef.FinalizeShard(shard):
                 assert shard not in self.mappings, "a shard in use was finalized"
                 intended = shard in self.unfinalized or self.shards[shard].finalized
@@ -113,6 +116,8 @@ class Room:
         self.core.placement.create_instance(INSTANCE)
         self.core.placement.connect_replica(INSTANCE, "r1", "here")
         self.sent, self.answers, self.snapshots = [], {}, {}
+        assert self.core.migrate_collections() == frozenset()
+        self.run()
         self.core.create_collections(
             [(i, description) for i, (description, _) in durable.catalog.items()],
             {each: durable.metadata(each) for each in durable.catalog},
@@ -159,7 +164,7 @@ class Room:
             case ef.ReadSnapshot(ticket):
                 self.snapshots[ticket] = effect
                 self.core.respond(SnapshotRead(ticket))
-            case ef.WriteStatus() | ef.ConnectReplica() | ef.DisconnectReplica():
+            case ef.WriteStatus() | ef.Configure() | ef.ConnectReplica() | ef.DisconnectReplica():
                 pass
             case ef.FinalizeShard(shard):
                 self.check_unread(shard)

@@ -291,6 +291,28 @@ def reopen(store):
     )
 
 
+class Watcher:
+    """A mark that notes what is visible when a change becomes so."""
+
+    def __init__(self):
+        self.seen = []
+        self.catalog = None
+
+    @contextmanager
+    def changing(self):
+        self.seen.append(self.catalog.state.revision)
+        yield
+        self.seen.append(self.catalog.state.revision)
+
+
+def test_a_change_becomes_visible_within_the_marks_block(store):
+    watcher = Watcher()
+    watcher.catalog = DurableCatalog.open(store, clock_ms=lambda: 1000, mark=watcher)
+    before = watcher.catalog.state.revision
+    after, _ = watcher.catalog.transact([CreateSchema(SchemaEntry("u90", "s", None))])
+    assert watcher.seen == [before, after.revision]
+
+
 def as_values(state):
     return dict(state.schemas), dict(state.items), dict(state.names), dict(state.used_by)
 

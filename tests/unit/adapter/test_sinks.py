@@ -6,11 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import PATIENCE
 
+from slackwater.adapter.controllers.feeds import CollectionFeed
 from slackwater.adapter.sources import sinks
 from slackwater.persist.leadership import Fenced
+from slackwater.persist.tables import environment, shards
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
@@ -236,7 +239,8 @@ def test_what_replaces_a_sink_that_hangs_writes_each_change_once(place, out, han
     place.write("t", row(1, "a"))
     create(place, out)
     assert began.wait(PATIENCE)
-    place.coordinator.parts.sinks.run(place.item("s").id)
+    runner = place.coordinator.parts.sinks
+    runner.run(runner._running[place.item("s").id].command)
 
     def waits():
         (status,) = place.system("mz_sink_statuses")
@@ -258,3 +262,38 @@ def test_a_sink_that_hangs_can_be_dropped(place, out, hanging):
     place.sql("DROP TABLE t")
     assert place.system("mz_sink_statuses") == []
     go_on.set()
+
+
+def statuses(place):
+    return {row["id"]: row for row in place.system("mz_sink_statuses")}
+
+
+def test_a_sink_does_not_go_on_behind_a_gap_in_its_input(place, out):
+    """Its command says from where on the input can be read, which is beyond what is out."""
+    create(place, out)
+    caught_up(place, out, place.write("t", row(1, "a")))
+    place.close()
+    with place._env.engine.begin() as conn:
+        upper = conn.execute(sa.select(environment.c.tables_upper)).scalar_one()
+        # What a fault leaves: the history that the sink needs has been compacted.
+        conn.execute(sa.update(environment).values(tables_upper=upper + 60_000))
+        conn.execute(sa.update(shards).values(since=upper + 50_000).where(shards.c.upper.is_(None)))
+    place.start()
+    sink = place.item("s").id
+    place.wait(lambda: statuses(place)[sink]["status"] == "stalled")
+    assert "can be read from" in statuses(place)[sink]["error"]
+    place.write("t", row(2, "a"))
+    assert written(out) == {(1, "a", 1): 1}
+    place.sql("DROP SINK s")
+
+
+def test_a_sink_without_its_snapshot_does_not_read_it(place, out, monkeypatch):
+    place.write("t", row(1, "a"))
+    read = []
+    monkeypatch.setattr(CollectionFeed, "snapshot", lambda feed, time: read.append(time))
+    place.sql(
+        f"CREATE SINK s FROM t INTO FILES (PATH '{out}', FORMAT JSON) WITH (SNAPSHOT = false)"
+    )
+    caught_up(place, out, place.write("t", row(2, "a")))
+    assert written(out) == {(2, "a", 1): 1}
+    assert read == []

@@ -22,6 +22,7 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
@@ -129,6 +130,7 @@ def snapshot():
             ),
         ),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
+        parameters=(ParameterEntry("statement_timeout", "1 ms", "2 ms", "file", "How long"),),
         webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
         partitions=(
             PartitionEntry(
@@ -193,7 +195,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
         mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
-        mz_arrangement_sizes mz_index_columns"""
+        mz_arrangement_sizes mz_index_columns mz_system_parameters"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.planner.test_lowering import LONG, plan_of
 
-from slackwater.planner.delta.explain import read_by_steps
+from slackwater.planner.delta import join_order
+from slackwater.planner.delta.explain import explain_program, read_by_steps
 from slackwater.planner.delta.lowering import program_of, reordered
 from slackwater.planner.delta.program import LookupStep, Size
 from slackwater.planner.plan.algebra import Join, JoinKey, JoinKind, Source, Union
@@ -98,6 +99,36 @@ def test_what_is_not_arranged_is_not_looked_up():
     assert (1, (2, 3)) not in arranged
     sizes = sized(program, {0: 10, 1: 60_000, 2: 10}, lambda each: 10)
     assert paths(reordered(TRIANGLE, program, sizes))[0] == (1, 2)
+
+
+def of_sum(plan, handle, columns):
+    """The plan, in which a handle is the sum of some columns."""
+    made = replace(plan.handles[handle], columns=columns, column=None, sql="a sum")
+    handles = (*plan.handles[:handle], made, *plan.handles[handle + 1 :])
+    return replace(plan, handles=handles)
+
+
+def test_what_makes_keys_of_others_is_read_whole_before_them():
+    """``b.y = a.x + d.z`` and ``c.w = b.v``: with `d` there are keys for `b`, and so for `c`."""
+    a, b, c, d, total = (0,), (1, 2), (3,), (4,), 5
+    plan = joined([a, b, c, d], [(1, 3)])
+    plan = plan_of(*plan.nodes, types=(LONG,) * 6)
+    top = replace(plan.nodes[-1], keys=(JoinKey(total, 2, False),))
+    plan = of_sum(replace(plan, nodes=(*plan.nodes[:-1], top)), total, (0, 4))
+    assert paths(program_of(plan))[0] == (3, 1, 2)
+    keys = [
+        [bool(stage.keys) for stage in path]
+        for _, path in join_order.pipelines(plan, join_order.join_of(plan, plan.root))
+    ]
+    assert keys[0] == [False, True, True]
+    (reason,) = {row.reason for row in explain_program(plan, {}) if row.maintenance == "bilinear"}
+    assert reason.endswith("Where no columns are equal they meet all rows of u0 and u3.")
+
+
+def test_where_all_are_equal_nothing_is_read_whole():
+    for plan in (STAR, TRIANGLE):
+        (reason,) = {r.reason for r in explain_program(plan, {}) if r.maintenance == "bilinear"}
+        assert reason == "Each input's changes are looked up in arrangements of the others."
 
 
 @st.composite

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from slackwater.planner.parser.durations import format_duration, parse_duration
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere, resolve, resolve_schema
+from slackwater.planner.parser.parameters import PARAMETERS
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.statements import is_spark_grammar
 from slackwater.planner.parser.tokens import Kind, tokenize
@@ -206,4 +207,4 @@ def test_the_shim_knows_the_variables_that_the_parser_knows() -> None:
     parser = "jvm_shim/src/main/scala/org/apache/spark/sql/slackwater/parser"
     text = (Path(__file__).parents[3] / parser / "StatementClassifier.scala").read_text()
     listed = text.partition("val variables = Set(")[2].partition(")")[0]
-    assert set(re.findall(r'"(\w+)"', listed)) == KNOWN_NAMES
+    assert set(re.findall(r'"(\w+)"', listed)) == KNOWN_NAMES | PARAMETERS.keys()

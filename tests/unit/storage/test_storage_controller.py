@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.support.storage.storage_model import INSTANCE, Room
 
@@ -34,12 +36,14 @@ from slackwater.storage.controller.descriptions import (
     Table,
 )
 from slackwater.storage.controller.errors import StorageError, Variant
+from slackwater.storage.controller.placement import FINALIZATION_PARAMETER
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
     AppendRefused,
     RunIngestion,
     RunSink,
+    ShardFinalized,
     SnapshotRead,
 )
 
@@ -162,10 +166,8 @@ def test_an_ingestion_runs_with_its_exports_and_goes_on_without_a_dropped_one(ro
     assert room.sent[-1].exports == (exports[1],)
     room.drop(ingestion)
     assert room.sent[-1] == AllowCompaction(ingestion, EMPTY_FRONTIER)
-    assert room.core.placement.working_on_dropped() == {ingestion: {R1}}
     room.core.respond(DroppedIds(R1, (ingestion,)))
-    room.run()
-    assert room.core.placement.working_on_dropped() == {}
+    assert room.core.process() == ()
 
 
 def test_i52_exports_keep_the_remap_of_an_ingestion_that_is_its_own(room):
@@ -248,12 +250,12 @@ def test_i24_a_hold_keeps_a_dropped_collection_readable(room):
 
 
 def test_i28_finalizing_again_changes_nothing_and_can_be_switched_off(room):
-    room.core.placement.update_configuration({"finalize_shards": "off"})
+    room.core.placement.update_configuration({FINALIZATION_PARAMETER: "off"})
     view = room.view(shards=2)
     shards = sorted(room.durable.mappings)
     room.drop(view)
     assert room.core.maintain(10) == ()
-    room.core.placement.update_configuration({"finalize_shards": "on"})
+    room.core.placement.update_configuration({FINALIZATION_PARAMETER: "on"})
     effects = [e for e in room.core.maintain(10) if isinstance(e, ef.FinalizeShard)]
     assert effects == [ef.FinalizeShard(shard) for shard in shards]
     # The shell failed: it is asked again. Then both are done, twice.
@@ -522,14 +524,6 @@ def test_sinks_run_on_the_lowest_replica_and_move_only_when_it_goes(room):
         room.core.placement.drop_replica(INSTANCE, "r0")
 
 
-def test_a_replica_that_goes_need_not_give_up_what_was_dropped(room):
-    sink = room.sink(written(room))
-    room.drop_sink(sink)
-    assert room.core.placement.working_on_dropped() == {sink: {R1}}
-    room.core.placement.drop_replica(INSTANCE, "r1")
-    assert room.core.placement.working_on_dropped() == {}
-
-
 def test_instances(room):
     with pytest.raises(FatalError):
         room.core.placement.create_instance(INSTANCE)
@@ -582,10 +576,30 @@ def test_reconciliation_registers_what_nobody_claims(room):
     assert core.maintain(5) == (ef.FinalizeShard(lost), ef.FinalizeShard(registered))
 
 
-def test_a_shard_of_an_object_that_was_dropped_without_it_is_a_fault(room):
+def test_a_shard_that_an_object_has_is_not_finalized(room):
     room.view()
     (shard,) = room.durable.mappings
     room.durable.unfinalized.add(shard)
     core = StorageController(room.durable.state(), at(0))
-    with pytest.raises(FatalError, match=f"{shard} of u1"):
-        core.reconcile_state()
+    assert core.migrate_collections() == frozenset()
+    assert core.process() == (ef.ReclaimShards((shard,)),)
+    core.reconcile_state()
+    assert (core.process(), core.maintain(5)) == ((), ())
+    core.validate()
+
+
+def test_an_object_that_has_lost_a_shard_keeps_the_others(room):
+    view = room.view(shards=2)
+    gone, kept = sorted(room.durable.mappings)
+    room.durable.unfinalized.update([gone, kept])
+    core = StorageController(replace(room.durable.state(), lost=frozenset({gone})), at(0))
+    assert core.migrate_collections() == {view}
+    assert core.process() == (ef.ReclaimShards((kept,)),)
+    assert core.shards.owners_of([gone, kept]) == {kept: view}
+    core.reconcile_state()
+    assert core.maintain(5) == (ef.FinalizeShard(gone),)
+    core.respond(ShardFinalized(gone))
+    assert core.process() == ()
+    core.shards.give_up([view])
+    assert core.maintain(5) == (ef.FinalizeShard(kept),)
+    core.validate()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from slackwater.controller.holds import Holder, HoldKind
-from slackwater.controller.protocol import AllowCompaction
+from slackwater.controller.protocol import AllowCompaction, ReplicaKey
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
 from slackwater.storage.controller.appends import CollectionAppend
@@ -22,6 +22,7 @@ from slackwater.storage.controller.descriptions import (
     OtherWriter,
     SinkAsOf,
 )
+from slackwater.storage.controller.effects import SendToReplica
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.protocol import AppendDone, AppendRefused, RunSink
 from slackwater.storage.controller.shell import Storage
@@ -153,12 +154,12 @@ def test_sinks_run_where_they_are_told_to(storage, outside):
     assert outside.commands == []
     storage.connect_replica("i", "r1")
     run = RunSink("u8", description, SinkAsOf(Frontier(12)))
-    assert run in outside.commands
+    assert SendToReplica(ReplicaKey("i", "r1"), run) in outside.commands
     storage.report([("u8", Frontier(16))])
     storage.report([("u1", Frontier(90))])
     assert storage.since("u1") == Frontier(15)
     storage.drop([], ["u8"])
-    assert outside.commands[-1] == AllowCompaction("u8", EMPTY_FRONTIER)
+    assert outside.commands[-1].command == AllowCompaction("u8", EMPTY_FRONTIER)
     assert storage.since("u1") == Frontier(80)
     assert storage.finalizable(10) == (77,)
 

@@ -20,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.lock import CatalogLock
+from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
     DEFAULT_SCHEMA,
@@ -32,6 +33,7 @@ from slackwater.persist.tables import (
     catalog_audit,
     catalog_counters,
     catalog_items,
+    catalog_parameters,
     catalog_schemas,
 )
 from slackwater.persist.transactions import Step, Transactor
@@ -90,10 +92,12 @@ class DurableCatalog:
         transactor: Transactor,
         state: CatalogState,
         clock_ms: Callable[[], int],
+        mark: CatalogMark,
     ) -> None:
         self._transactor = transactor
         self._state = state
         self._clock_ms = clock_ms
+        self._mark = mark
         self.lock = CatalogLock()
         self._changing = threading.Lock()
         self._allocating = threading.Lock()
@@ -107,10 +111,11 @@ class DurableCatalog:
         clock_ms: Callable[[], int],
         system_schemas: Sequence[SchemaEntry] = (),
         system_items: Sequence[CatalogItem] = (),
+        mark: CatalogMark | None = None,
     ) -> DurableCatalog:
         """Reads the catalog, and writes its first entries into an empty environment.
 
-        System entries come from the program, not from the metastore.
+        System entries come from the program, not from the metastore. `mark` is told of each change.
         """
 
         def read(conn: Connection) -> CatalogState:
@@ -120,9 +125,10 @@ class DurableCatalog:
                 [*system_schemas, *stored.schemas.values()],
                 [*system_items, *stored.items.values()],
                 stored.revision,
+                stored.parameters,
             )
 
-        return DurableCatalog(transactor, transactor.transact(read), clock_ms)
+        return DurableCatalog(transactor, transactor.transact(read), clock_ms, mark or Unmarked())
 
     @property
     def state(self) -> CatalogState:
@@ -191,7 +197,8 @@ class DurableCatalog:
                     raise FatalError("a catalog change was published before its transaction ran")
                 if on_durable is not None:
                     on_durable(*outcome[0])
-                self._state = outcome[0][0]
+                with self._mark.changing():
+                    self._state = outcome[0][0]
                 return outcome[0]
 
             yield StagedChange(step, publish)
@@ -285,6 +292,7 @@ def _read_state(conn: Connection) -> CatalogState:
         sorted(schemas, key=lambda s: int(s.id[1:])),
         sorted(items, key=lambda i: int(i.id[1:])),
         revision,
+        {row.name: row.value for row in conn.execute(sa.select(catalog_parameters))},
     )
 
 
@@ -319,6 +327,10 @@ def _write_diff(
                 id=schema.id, name=schema.name, comment=schema.comment
             )
         )
+    for name, value in diff.parameters:
+        conn.execute(sa.delete(catalog_parameters).where(catalog_parameters.c.name == name))
+        if value is not None:
+            conn.execute(sa.insert(catalog_parameters).values(name=name, value=value))
 
 
 def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
@@ -334,6 +346,9 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
             details["old_name"] = _name_details(change.before)
             details["new_name"] = _name_details(change.after)
         events.append(("alter", change.after.kind.value, details))
+    events += [
+        ("alter", "system", {"name": name, "value": value}) for name, value in diff.parameters
+    ]
     return events
 
 

@@ -246,10 +246,15 @@ class CatalogState:
     items: Mapping[GlobalId, CatalogItem] = field(default_factory=dict)
     names: Mapping[tuple[str, str], GlobalId] = field(default_factory=dict)
     used_by: Mapping[GlobalId, frozenset[GlobalId]] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    """The values that ALTER SYSTEM has set, by the names of their parameters."""
 
     @staticmethod
     def of(
-        schemas: Iterable[SchemaEntry], items: Iterable[CatalogItem], revision: int = 0
+        schemas: Iterable[SchemaEntry],
+        items: Iterable[CatalogItem],
+        revision: int = 0,
+        parameters: Mapping[str, str] | None = None,
     ) -> CatalogState:
         """The state with these entries, which are not checked."""
         by_id = {item.id: item for item in items}
@@ -263,6 +268,7 @@ class CatalogState:
             items=by_id,
             names={(fold(i.schema_name), fold(i.name)): i.id for i in by_id.values()},
             used_by={used: frozenset(ids) for used, ids in users.items()},
+            parameters=parameters or {},
         )
 
     def with_item(self, item: CatalogItem) -> CatalogState:

@@ -83,8 +83,23 @@ class AlterItem:
     depends_on: tuple[GlobalId, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SetParameter:
+    """Sets a parameter of the system to a value that was checked; None takes it back."""
+
+    name: str
+    value: str | None
+
+
 CatalogOp = (
-    CreateSchema | CommentSchema | DropSchema | CreateItem | DropItem | RenameItem | AlterItem
+    CreateSchema
+    | CommentSchema
+    | DropSchema
+    | CreateItem
+    | DropItem
+    | RenameItem
+    | AlterItem
+    | SetParameter
 )
 
 
@@ -98,7 +113,8 @@ class Altered:
 class CatalogDiff:
     """The difference that a change made, in the order of its steps; dependents are dropped first.
 
-    An object that the same change created and dropped is in neither list.
+    An object that the same change created and dropped is in neither list. `parameters` are those
+    that have another value; None: none of their own any more.
     """
 
     schemas_created: tuple[SchemaEntry, ...] = ()
@@ -107,6 +123,7 @@ class CatalogDiff:
     created: tuple[CatalogItem, ...] = ()
     dropped: tuple[CatalogItem, ...] = ()
     altered: tuple[Altered, ...] = ()
+    parameters: tuple[tuple[str, str | None], ...] = ()
 
 
 def apply(state: CatalogState, ops: Sequence[CatalogOp]) -> tuple[CatalogState, CatalogDiff]:
@@ -138,6 +155,9 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
             return _rename_item(state, op)
         case AlterItem():
             return _alter_item(state, op)
+        case SetParameter(name, value):
+            kept = {key: each for key, each in state.parameters.items() if key != name}
+            return replace(state, parameters=kept if value is None else {**kept, name: value})
 
 
 def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
@@ -315,7 +335,7 @@ def _without(state: CatalogState, doomed: Iterable[CatalogItem]) -> CatalogState
 
 
 def _rebuilt(state: CatalogState, items: Iterable[CatalogItem]) -> CatalogState:
-    return CatalogState.of(state.schemas.values(), items, state.revision)
+    return CatalogState.of(state.schemas.values(), items, state.revision, state.parameters)
 
 
 def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
@@ -336,5 +356,10 @@ def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
             for new in after.items.values()
             # Most are the same object, which is quicker to see than that they are equal.
             if (old := before.items.get(new.id)) is not None and old is not new and old != new
+        ),
+        parameters=tuple(
+            (name, after.parameters.get(name))
+            for name in sorted({*before.parameters, *after.parameters})
+            if before.parameters.get(name) != after.parameters.get(name)
         ),
     )

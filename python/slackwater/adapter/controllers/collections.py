@@ -5,12 +5,15 @@ Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import structlog
 
 from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
+from slackwater.planner.parser.parameters import milliseconds
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
@@ -34,6 +37,8 @@ DEFAULT_RETAIN_MS = 1000
 INSTANCE = CLUSTER
 REPLICA = "r1"
 
+_log = structlog.get_logger("collections")
+
 
 def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
     """The controller of an environment whose catalog is `state`, as yet without collections."""
@@ -44,6 +49,7 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
             mappings=mappings,
             unfinalized=frozenset(persist.reads.unfinalized()),
             unclaimed=frozenset(persist.reads.shard_ids()) - mappings.keys(),
+            lost=frozenset(shard for item in items for shard in lost_shards(persist, item)),
         ),
         Frontier(persist.reads.tables_upper()),
     )
@@ -51,10 +57,21 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
     return controller
 
 
-def retention(item: CatalogItem) -> LagWriteFrontier:
+def lost_shards(persist: PersistClient, item: CatalogItem) -> list[int]:
+    """The shards of the item whose contents are gone, or have columns of other types."""
+    found = [shard for shard in shards_of(item) if not persist.reads.has_contents(shard)]
+    if found or item.shard_id is None or item.desc is None:
+        return found
+    types = {column.name: column.spark_type for column in item.desc.columns}
+    stored = persist.reads.state(item.shard_id).desc.columns
+    differs = any(types.get(each.name, each.spark_type) != each.spark_type for each in stored)
+    return [item.shard_id] if differs else []
+
+
+def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWriteFrontier:
     """RETAIN HISTORY as a read policy: so much can be read before the last complete time."""
     kept = item.retain_history_ms
-    return LagWriteFrontier((DEFAULT_RETAIN_MS if kept is None else kept) + 1)
+    return LagWriteFrontier((default_ms if kept is None else kept) + 1)
 
 
 def export_description(item: CatalogItem) -> ExportDescription:
@@ -78,26 +95,75 @@ class Collections:
     persist: PersistClient
     state: Callable[[], CatalogState]
     _prepared: dict[GlobalId, CreateExportToken] = field(default_factory=dict)
+    _retain_ms: int = DEFAULT_RETAIN_MS
+    _lost: frozenset[GlobalId] = frozenset()
+    """Objects whose contents were gone when the leader began."""
+
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on with the history that is kept by default; what is gone does not come back."""
+        retain_ms = milliseconds(parameters, "default_retain_history")
+        if retain_ms is None:
+            return
+        self._retain_ms = retain_ms
+        concerned = [
+            (item.id, self._retention(item))
+            for item in self.state().items.values()
+            if is_stored(item) and item.retain_history_ms is None
+        ]
+
+        def change(core: StorageController) -> None:
+            # When a leader begins, there are no collections yet.
+            known = core.capabilities.collections
+            live = [
+                (i, policy) for i, policy in concerned if i in known and not known[i].is_dropped
+            ]
+            core.set_read_policy(live)
+
+        self.storage.do(change)
+
+    def _retention(self, item: CatalogItem) -> LagWriteFrontier:
+        return retention(item, self._retain_ms)
 
     def open(self) -> None:
         """Makes the collections and exports of the whole catalog, when a leader begins.
 
-        No since moves before `allow_compaction`: whoever reads takes its holds before.
+        No since moves before `allow_compaction`: whoever reads takes its holds before. Objects that
+        have lost their contents are left out, and so are sinks that read them.
         """
+        lost = self.storage.do(lambda core: core.migrate_collections())
+        self._lost = frozenset(
+            item.id
+            for item in self.state().items.values()
+            if item.id in lost or _ingestion_of(item, self.state()) in lost
+        )
+        for global_id in sorted(self._lost):
+            _log.error("contents lost", object=self.state().item(global_id).full_name)
         items = self.state().topological()
-        stored = [item for item in items if is_stored(item)]
+        stored = [item for item in items if is_stored(item) and item.id not in self._lost]
         self.storage.create([self._collection(item, self.state()) for item in stored], ())
         for item in items:
-            if item.kind is ItemKind.SINK:
+            if item.kind is ItemKind.SINK and not self._lost_inputs(item):
                 self.create_export(item)
 
     def allow_compaction(self) -> None:
         """Lets sinces follow the read policies from now on."""
-        stored = [item for item in self.state().items.values() if is_stored(item)]
+        items = self.state().items.values()
+        stored = [item for item in items if is_stored(item) and item.id not in self._lost]
         self.storage.do(
-            lambda core: core.set_read_policy([(item.id, retention(item)) for item in stored])
+            lambda core: core.set_read_policy([(i.id, self._retention(i)) for i in stored])
         )
         self.storage.do(lambda core: core.reconcile_state())
+
+    def _lost_inputs(self, item: CatalogItem) -> list[CatalogItem]:
+        """The stored objects that the item reads, and that have lost their contents."""
+        if not self._lost:
+            return []
+        read = self.state().below(item.depends_on, is_stored)
+        return [each for each in read if each.id in self._lost]
+
+    def is_whole(self, item: CatalogItem) -> bool:
+        """Whether the item, and all that it reads, has its contents."""
+        return item.id not in self._lost and not self._lost_inputs(item)
 
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
         """Makes the collections of items that were created durably.
@@ -107,15 +173,15 @@ class Collections:
         stored = [item for item in items if is_stored(item)]
         self.storage.create(
             [self._collection(item, after) for item in stored],
-            [(item.id, retention(item)) for item in stored],
+            [(item.id, self._retention(item)) for item in stored],
         )
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
         """Follows a change of RETAIN HISTORY, or of a sink's input. History does not come back."""
         if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
             self.alter_export(after)
-        if is_stored(after) and retention(before) != retention(after):
-            self.storage.set_policy(after.id, retention(after))
+        if is_stored(after) and self._retention(before) != self._retention(after):
+            self.storage.set_policy(after.id, self._retention(after))
 
     def drop(self, items: Sequence[CatalogItem]) -> None:
         """Drops the collections and exports of items that were dropped durably."""
@@ -192,6 +258,12 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
             return IngestionExport(source.progress, name)
         case _:
             return Table()
+
+
+def _ingestion_of(item: CatalogItem, state: CatalogState) -> GlobalId | None:
+    """The ingestion that writes the item."""
+    source = _data_source(item, state) if is_stored(item) else None
+    return source.ingestion if isinstance(source, IngestionExport) else None
 
 
 def is_stored(item: CatalogItem) -> bool:

@@ -67,13 +67,13 @@ class Dataflows:
 
     # As the catalog changes, whose lock is held
 
-    def open(self) -> None:
-        """Creates the dataflows of the whole catalog, at as-ofs chosen together.
+    def open(self, whole: Callable[[CatalogItem], bool]) -> None:
+        """Creates the dataflows of all objects that are `whole`, at as-ofs chosen together.
 
         They hold their inputs from then on, and begin when a replica is there.
         """
         self.compute.create_instance(INSTANCE)
-        items = [item for item in self.state().topological() if item.kind.is_maintained]
+        items = [i for i in self.state().topological() if i.kind.is_maintained and whole(i)]
         self._create([_described(item, self.state()) for item in items], items)
 
     def connect(self) -> None:

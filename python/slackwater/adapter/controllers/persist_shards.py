@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,10 +14,22 @@ from slackwater.persist.client import Append, PersistClient, TablesAppend, Upper
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.contents import advanced
 from slackwater.persist.parts import NewPart
+from slackwater.planner.parser.parameters import size_bytes
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.storage.controller.effects import AppendRows, ShardAppend
 from slackwater.storage.controller.protocol import AppendDone, AppendRefused
+
+
+def persist_configured(persist: PersistClient) -> Callable[[Mapping[str, str]], None]:
+    """The function by which the client goes on with those of the parameters that concern it."""
+
+    def configure(parameters: Mapping[str, str]) -> None:
+        inline = size_bytes(parameters, "persist_inline_writes_single_max_bytes")
+        if inline is not None:
+            persist.files.inline_bytes = inline
+
+    return configure
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +49,15 @@ class PersistShardStore:
                 self.persist.definitions.drop_shard(conn, shard_id)
 
         self.persist.transactions.transact(drop)
+
+    def reclaim_shards(self, shard_ids: Sequence[int]) -> None:
+        """Keeps the shards in one transaction."""
+
+        def keep(conn: Connection) -> None:
+            for shard_id in shard_ids:
+                self.persist.definitions.keep_shard(conn, shard_id)
+
+        self.persist.transactions.transact(keep)
 
     def append(self, effect: AppendRows) -> AppendDone | AppendRefused:
         """Commits rows, uppers, and the steps and results beside them in one transaction."""

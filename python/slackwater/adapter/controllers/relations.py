@@ -64,13 +64,22 @@ class Relations:
         try:
             return self.storage.frontiers(item.id)
         except StorageError:
-            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
+            raise self._absent(item) from None
 
     def _stored(self, item: CatalogItem, look: Callable[[GlobalId], Frontier]) -> Frontier:
         try:
             return look(item.id)
         except StorageError:
-            raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name) from None
+            raise self._absent(item) from None
+
+    def _absent(self, item: CatalogItem) -> SlackwaterError:
+        """The error of an object that is no collection: it was dropped, or has lost its contents.
+
+        An object has a collection before the catalog has the object, and until after that.
+        """
+        is_there = item.id in self.state.items
+        condition = "SLACKWATER_CONTENTS_LOST" if is_there else "SLACKWATER_DEPENDENCY_DROPPED"
+        return user_error(condition, objectName=item.full_name)
 
     def hold(
         self, items: Iterable[CatalogItem], holder: Holder, at: Timestamp | None = None
@@ -99,7 +108,7 @@ class Relations:
         self, error: StorageError, item: CatalogItem, at: Timestamp | None
     ) -> SlackwaterError:
         if error.variant is Variant.IDENTIFIER_MISSING:
-            return user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
+            return self._absent(item)
         details = f"{item.full_name} can be read from {self.since(item).value} on, not at {at}"
         return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=details)
 

@@ -65,6 +65,11 @@ class Changes:
         """The catalog as of now: an immutable snapshot."""
         return self._catalog.state
 
+    @property
+    def lock(self) -> AbstractContextManager[None]:
+        """The lock of the catalog."""
+        return self._catalog.lock
+
     def defining(self, cancellation: Cancellation) -> AbstractContextManager[None]:
         """The lock of the catalog for a statement.
 
@@ -158,7 +163,8 @@ class Changes:
             _, diff = apply(before, made)
             for item in diff.dropped:
                 for shard_id in shards_of(item):
-                    self._persist.definitions.drop_shard(conn, shard_id)
+                    if self._persist.reads.has_contents(shard_id):
+                        self._persist.definitions.drop_shard(conn, shard_id)
                 if item.kind in self._on_drop:
                     self._on_drop[item.kind](conn, item.id)
             return made

@@ -8,6 +8,7 @@ from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
+from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -43,6 +44,7 @@ class Definitions:
     sinks: SinkDefinitions
     secrets: SecretDefinitions
     changefeeds: ChangefeedDefinitions
+    parameters: ParameterDefinitions
 
     def execute(self, execution: Execution, statement: st.Statement) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
@@ -61,6 +63,8 @@ class Definitions:
                 | st.CreateSecret()
             ):
                 self._create(execution, statement, statement.name)
+            case st.AlterSystem():
+                self.parameters.alter_system(execution, statement)
             case st.AlterSecret():
                 self.secrets.alter_secret(execution, statement)
             case st.DropObjects():

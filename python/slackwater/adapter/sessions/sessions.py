@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -90,6 +90,8 @@ class Session:
     used_ms: int = 0
     user: str = "anonymous"
     values: dict[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """The variables whose defaults are parameters that somebody has set."""
     transaction: Transaction[BufferedWrite] = field(default_factory=Idle)
     blocks: int = 0
     pending_commits: dict[str, PendingCommit] = field(default_factory=dict)
@@ -111,7 +113,8 @@ class Session:
     def variable(self, name: str) -> str:
         """The value of a session variable, inside a block the block's own."""
         own = isolation(self.transaction) if name == "transaction_isolation" else None
-        return own or self.values.get(name, variables.VARIABLES[name].default)
+        default = self.defaults.get(name, variables.VARIABLES[name].default)
+        return own or self.values.get(name, default)
 
     @property
     def connection_id(self) -> int:
@@ -276,10 +279,11 @@ class Execution:
 class Sessions:
     """All sessions of the environment, by id. A session begins with its first call.
 
-    `clock` gives wall clock milliseconds.
+    `clock` gives wall clock milliseconds. Sessions that begin later have the variables `defaults`.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
+        self.defaults: Mapping[str, str] = {}
         self._clock = clock
         self._lock = threading.Lock()
         self._sessions: dict[str, Session] = {}
@@ -289,9 +293,15 @@ class Sessions:
             session = self._sessions.get(session_id)
             if session is None:
                 session = self._sessions[session_id] = Session(
-                    session_id, self._clock(), self._clock
+                    session_id, self._clock(), self._clock, defaults=self.defaults
                 )
             return session
+
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Gives sessions to come the defaults among the parameters."""
+        own = {name: value for name, value in parameters.items() if name in variables.VARIABLES}
+        with self._lock:
+            self.defaults = {**self.defaults, **own}
 
     def find(self, session_id: str) -> Session | None:
         with self._lock:

@@ -15,10 +15,12 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.read_policy import STEP_BACK
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.controller.protocol import RunSink
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 from slackwater.storage.sink_files import FilesSink, SinkConfig
 from slackwater.storage.sink_folder import Claim
@@ -36,13 +38,14 @@ _log = structlog.get_logger("sink")
 
 @dataclass(slots=True)
 class RunningSink:
-    """One sink and its state. `error` is the last problem; None while it works.
+    """One sink, the command by which it runs, and its state. `error` is the last problem, if any.
 
     `after` are threads that were told to end and may still write the same folder: this sink begins
     when they have ended.
     """
 
     item: CatalogItem
+    command: RunSink
     stop: Cancellation = field(default_factory=Cancellation)
     sink: FilesSink | None = None
     error: str | None = None
@@ -82,11 +85,11 @@ class SinkRunner:
         self._running: dict[GlobalId, RunningSink] = {}
         self._ending: list[tuple[str, threading.Thread]] = []
 
-    def run(self, global_id: GlobalId) -> None:
-        """Runs the sink as the catalog describes it, in place of how it ran before."""
-        self.remove(global_id)
-        item = self._relations.item(global_id)
-        running = RunningSink(item, changed_ms=self._clock_ms())
+    def run(self, command: RunSink) -> None:
+        """Runs the sink as the command says, in place of how it ran before."""
+        self.remove(command.id)
+        item = self._relations.item(command.id)
+        running = RunningSink(item, command, changed_ms=self._clock_ms())
         thread = threading.Thread(
             target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
         )
@@ -175,18 +178,19 @@ class SinkRunner:
         running.error = None
 
     def _follow(self, running: RunningSink) -> None:
-        item = running.item
-        source = self._relations.item(item.depends_on[0])
-        as_of = item.of(SinkDetails).as_of
+        item, description = running.item, running.command.description
+        source = self._relations.item(description.from_id)
+        as_of = Timestamp(description.as_of.value)
         transactions, progress = self._persist.transactions, self._progress(item, as_of)
         confirm = transactions.confirm_leadership
         claim = Claim(item.id, item.full_name, transactions.epoch, confirm, progress)
         running.sink = FilesSink(sink_config(item), source.stored.desc, claim, clock=self._clock_ms)
         reached = running.sink.frontier
+        _refuse_gap(running, source, reached)
         # The export holds its input, also while it fails, one step behind what it has reported.
         feed = CollectionFeed(self._relations, source, None)
         while not running.stop.is_cancelled:
-            reached = self._step(running.sink, feed, as_of, reached, running.stop)
+            reached = self._step(running, running.sink, feed, reached)
             if self._is_awaited(item, running.sink):
                 running.sink.flush()
             self._record(item, running.sink)
@@ -222,23 +226,20 @@ class SinkRunner:
         self._watch.signal()
 
     def _step(
-        self,
-        sink: FilesSink,
-        feed: CollectionFeed,
-        as_of: Timestamp,
-        reached: Frontier | None,
-        stop: Cancellation,
+        self, running: RunningSink, sink: FilesSink, feed: CollectionFeed, reached: Frontier | None
     ) -> Frontier | None:
         """Writes the times that have become complete; returns the sink's new frontier."""
-        seen = as_of if reached is None else reached.value
-        if not self._watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, stop):
+        as_of = running.command.as_of
+        begin = Timestamp(as_of.frontier.value)
+        seen = begin if reached is None else reached.value
+        if not self._watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, running.stop):
             sink.tell()
             return reached
         upper = feed.frontier()
         if reached is None:
-            first = feed.snapshot(as_of)
-            later = feed.updates(Timestamp(as_of + 1), Timestamp(upper.value))
-            sink.write(Frontier(as_of), upper, [first, later])
+            later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
+            first = [] if as_of.strict else [feed.snapshot(begin)]
+            sink.write(Frontier(begin), upper, [*first, later])
         else:
             sink.write(
                 reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
@@ -249,3 +250,19 @@ class SinkRunner:
         """Whether a statement waits for a time that the sink has not recorded yet."""
         awaited = self._awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)
+
+
+def _refuse_gap(running: RunningSink, source: CatalogItem, reached: Frontier | None) -> None:
+    """Raises SLACKWATER_NO_VALID_TIMESTAMP if the input has lost changes that are not written.
+
+    A command whose as-of is later than that of the description says that the input can be read from
+    there on (spec controllers 2.5); what is out, or the sink's beginning, has to reach so far.
+    """
+    readable, begin = running.command.as_of.frontier, running.command.description.as_of
+    needed = begin if reached is None else STEP_BACK.frontier(reached)
+    if readable > max(begin, needed):
+        raise user_error(
+            "SLACKWATER_NO_VALID_TIMESTAMP",
+            details=f"the sink {running.item.full_name} goes on from {needed.value}, "
+            f"and {source.full_name} can be read from {readable.value} on",
+        )

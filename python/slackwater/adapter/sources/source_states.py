@@ -43,7 +43,7 @@ from slackwater.storage.source_time import SourceFrontier
 T = TypeVar("T")
 
 HISTORY_KEPT = 200
-"""The number of changes of status that are kept of each source."""
+"""The number of changes of status that are kept of each source by default."""
 
 _TABLES = (source_states, source_statistics, source_status_history)
 
@@ -57,6 +57,13 @@ class SourceStates:
     def __init__(self, metastore: Transactor, committer: GroupCommitter) -> None:
         self._metastore = metastore
         self._committer = committer
+        self._history_kept = HISTORY_KEPT
+
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on with those of the parameters that concern sources."""
+        kept = parameters.get("keep_n_source_status_history_entries")
+        if kept is not None:
+            self._history_kept = int(kept)
 
     def forget(self, conn: Connection, source_id: GlobalId) -> None:
         """Removes all that is kept of a source, in the transaction that drops it."""
@@ -118,12 +125,13 @@ class SourceStates:
         self._committer.submit(write).result()
 
     def record(self, changes: Sequence[StatusChange]) -> None:
-        """Adds to the history, which is cut to HISTORY_KEPT; dropped sources are left out."""
+        """Adds to the history, which is cut to its length; dropped sources are left out."""
+        kept = self._history_kept
 
         def add(conn: Connection) -> None:
             for source_id in dict.fromkeys(change.source_id for change in changes):
                 if _row(conn, source_states, source_id) is not None:
-                    _append_history(conn, [c for c in changes if c.source_id == source_id])
+                    _append_history(conn, [c for c in changes if c.source_id == source_id], kept)
 
         self._metastore.transact(add)
 
@@ -167,8 +175,8 @@ def write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceSt
         conn.execute(sa.insert(source_statistics).values(source_id=source_id, counters=counters))
 
 
-def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
-    """Adds the changes of one source."""
+def _append_history(conn: Connection, changes: Sequence[StatusChange], kept: int) -> None:
+    """Adds the changes of one source, of which the last `kept` stay."""
     table = source_status_history
     own = table.c.source_id == changes[0].source_id
     last = conn.scalar(sa.select(sa.func.max(table.c.number)).where(own)) or 0
@@ -184,7 +192,7 @@ def _append_history(conn: Connection, changes: Sequence[StatusChange]) -> None:
         for number, change in enumerate(changes, start=last + 1)
     ]
     conn.execute(sa.insert(table), rows)
-    conn.execute(sa.delete(table).where(own, table.c.number <= last + len(rows) - HISTORY_KEPT))
+    conn.execute(sa.delete(table).where(own, table.c.number <= last + len(rows) - kept))
 
 
 def frontier_of_state(state: str) -> SourceFrontier:

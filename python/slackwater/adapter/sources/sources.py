@@ -20,6 +20,7 @@ from slackwater.persist.contents import present_rows
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.controller.protocol import RunIngestion
 from slackwater.storage.files_source import FilesIngestion
 from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import Ingestion, IngestionRunner, Reached, Resumed
@@ -48,23 +49,23 @@ class Sources:
         self._changefeeds = changefeeds
         self._running: dict[GlobalId, GlobalId] = {}
 
-    def run(self, ingestion: GlobalId) -> None:
-        """Runs an ingestion from its durable state on; its id is that of its remap.
+    def run(self, command: RunIngestion) -> None:
+        """Runs an ingestion from its durable state on: the source that its connection names.
 
-        One that runs already finds its exports anew at each step. Called, as `stop` is, by one
-        thread at a time.
+        One that runs already finds its exports anew at each step: those that the command names are
+        what the catalog has by then. Called, as `stop` is, by one thread at a time.
         """
-        if ingestion in self._running:
+        if command.id in self._running:
             return
-        source_id = self._relations.item(ingestion).parent
-        if source_id is None:
-            raise AssertionError(f"{ingestion} is no progress relation")
+        source_id, remap = GlobalId(command.ingestion.connection), command.ingestion.remap
+        if remap is None:
+            raise AssertionError(f"{command.id} has no remap")
         source = self._relations.item(source_id)
         interval = source.ingested.interval_ms or DEFAULT_INTERVAL_MS
         self._ingestion.add(
-            source_id, lambda: self._resume(self._relations.item(source_id)), interval
+            source_id, lambda: self._resume(self._relations.item(source_id), remap), interval
         )
-        self._running[ingestion] = source_id
+        self._running[command.id] = source_id
 
     def stop(self, ingestion: GlobalId) -> None:
         """Stops an ingestion and waits for the step that it is in. Others are ignored."""
@@ -92,23 +93,23 @@ class Sources:
         if not begun:
             session.notify(f"{item.full_name} is still reading what it found first.")
 
-    def _resume(self, item: CatalogItem) -> Resumed:
+    def _resume(self, item: CatalogItem, remap: GlobalId) -> Resumed:
         """The ingestion from where its durable collections end.
 
         A commit goes first: it settles whether an earlier one of this source, whose answer was
         lost, has happened, so that the state and the remap are of the same step.
         """
         self._committer.flush()
-        reached = replace(self._states.reached(item.id), frontier=self._source_upper(item))
+        reached = replace(self._states.reached(item.id), frontier=self._source_upper(item, remap))
         if reached.frontier is None and reached.state is not None:
             # Of the first version, which kept the frontier in the state; the next step binds it.
             begun = replace(reached, frontier=frontier_of_state(reached.state))
             return Resumed(self._begun(item, begun), reached)
         return Resumed(self._begun(item, reached), reached)
 
-    def _source_upper(self, item: CatalogItem) -> SourceFrontier | None:
+    def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:
         """The source frontier up to which its exports have its data; None: nothing is bound yet."""
-        progress = self._relations.item(item.progress)
+        progress = self._relations.item(remap_id)
         upper = Timestamp(self._relations.upper(progress).value)
         rows = present_rows(self._relations.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:

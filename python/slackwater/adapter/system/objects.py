@@ -327,6 +327,11 @@ def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         yield (*_identity(snapshot, item), item.owner, _privileges(item))
 
 
+def system_parameters(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for each in snapshot.parameters:
+        yield each.name, each.value, each.default, each.source, each.description
+
+
 def webhook_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, url in snapshot.webhooks.items():
         yield object_id, snapshot.catalog.items[object_id].name, url

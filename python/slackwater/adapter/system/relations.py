@@ -309,6 +309,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "index_id! index_position:long! on_position:long on_expression nullable:bool!",
         objects.index_columns,
     ),
+    (
+        "mz_internal",
+        "mz_system_parameters",
+        "name! value! default_value! source! description!",
+        objects.system_parameters,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -10,6 +10,7 @@ from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDet
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item, kind_of
 from slackwater.adapter.catalog.render import current_sql
+from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
@@ -20,6 +21,7 @@ from slackwater.compute.controller.protocol import Problem
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
+from slackwater.planner.parser.parameters import PARAMETERS, is_of_session
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
@@ -59,9 +61,10 @@ ShowStatement = st.Show | st.ShowCreate | st.ShowVariable | st.ShowAll
 class Shows:
     """Answers SHOW statements from the catalog's snapshot."""
 
-    def __init__(self, relations: Relations, health: Health) -> None:
+    def __init__(self, relations: Relations, health: Health, parameters: SystemParameters) -> None:
         self._relations = relations
         self._health = health
+        self._parameters = parameters
 
     def columns(self, statement: ShowStatement) -> RelationDesc:
         match statement:
@@ -72,7 +75,8 @@ class Shows:
             case st.ShowCreate():
                 return strings("name", "create_sql")
             case st.ShowVariable(name=name):
-                return strings(variables.variable(name).name)
+                of_system = PARAMETERS.get(name)
+                return strings((of_system or variables.variable(name)).name)
             case st.ShowAll():
                 return strings("name", "setting", "description")
 
@@ -83,7 +87,7 @@ class Shows:
         leads, which may know more of the catalog.
         """
         columns, session = self.columns(statement), execution.session
-        if isinstance(statement, st.Show | st.ShowCreate):
+        if not isinstance(statement, st.ShowVariable) or not is_of_session(statement.name):
             self._relations.persist.transactions.confirm_leadership()
         match statement:
             case st.Show():
@@ -96,21 +100,25 @@ class Shows:
                 expect_kind(item, kind_of(kind))
                 return rows(columns, [(item.full_name, current_sql(self._relations.state, item))])
             case st.ShowVariable(name=name):
-                return rows(columns, [(self._value(session, variables.variable(name)),)])
+                return rows(columns, [(self._value(session, name),)])
             case st.ShowAll():
+                # A variable of sessions has the same description as the parameter of its name.
+                shown = {each.name: each.description for each in PARAMETERS.values()}
+                shown |= {each.name: each.description for each in variables.VARIABLES.values()}
                 return rows(
                     columns,
                     [
-                        (v.name, self._value(session, v), v.description)
-                        for v in sorted(variables.VARIABLES.values(), key=lambda v: v.name)
+                        (name, self._value(session, name), description)
+                        for name, description in sorted(shown.items())
                     ],
                 )
 
-    @staticmethod
-    def _value(session: Session, variable: variables.SessionVariable) -> str:
-        if variable.name == "mz_version":
+    def _value(self, session: Session, name: str) -> str:
+        if name == "mz_version":
             return f"v{VERSION} (slackwater)"
-        return session.variable(variable.name)
+        if is_of_session(name):
+            return session.variable(variables.variable(name).name)
+        return self._parameters.value(name)
 
     def _listing(self, execution: Execution, statement: st.Show) -> list[Sequence[object]]:
         match statement.kind:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
 from slackwater.controller.holds import ReadHold
@@ -96,3 +97,4 @@ class SystemSnapshot:
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """The URL to which requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()
+    parameters: tuple[ParameterEntry, ...] = ()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
@@ -27,7 +28,7 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
 from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import EMPTY_FRONTIER, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
@@ -48,6 +49,7 @@ class RunningParts:
     states: SourceStates
     sinks: SinkRunner
     changefeeds: ChangefeedSources
+    parameters: SystemParameters
 
 
 class SystemTables:
@@ -61,6 +63,7 @@ class SystemTables:
         self._states = running.states
         self._sinks = running.sinks
         self._changefeeds = running.changefeeds
+        self._parameters = running.parameters
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -89,7 +92,7 @@ class SystemTables:
         return SystemSnapshot(
             catalog=catalog,
             now_ms=now_ms,
-            frontiers={item.id: self._frontiers(item) for item in items if _has_frontiers(item)},
+            frontiers=self._frontiers(items),
             hydrated={
                 item.id: self._is_hydrated(item) for item in items if item.kind.is_maintained
             },
@@ -117,14 +120,23 @@ class SystemTables:
             partitions=tuple(self._changefeeds.partitions())
             if "mz_changefeed_partitions" in names
             else (),
+            parameters=self._parameters.entries(),
         )
 
-    def _frontiers(self, item: CatalogItem) -> ObjectFrontiers:
-        if item.kind is ItemKind.SINK:
-            return ObjectFrontiers(None, self._sinks.frontier(item.id))
-        if item.kind is ItemKind.INDEX:
-            return ObjectFrontiers(None, self._health.dataflows.upper(item.id))
-        return ObjectFrontiers(self._relations.since(item), self._relations.upper(item))
+    def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:
+        """The frontiers of all that have some; of what has lost its contents, empty ones."""
+        stored = self._relations.storage.frontiers_of_all()
+        lost = (EMPTY_FRONTIER, EMPTY_FRONTIER)
+        found = {}
+        for item in items:
+            if item.kind is ItemKind.SINK:
+                found[item.id] = ObjectFrontiers(None, self._sinks.frontier(item.id))
+            elif item.kind is ItemKind.INDEX:
+                upper = self._health.dataflows.upper(item.id)
+                found[item.id] = ObjectFrontiers(None, upper)
+            elif item.shard_id is not None:
+                found[item.id] = ObjectFrontiers(*stored.get(item.id, lost))
+        return found
 
     def _is_hydrated(self, item: CatalogItem) -> bool:
         if item.kind is ItemKind.INDEX:
@@ -142,7 +154,3 @@ class SystemTables:
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended
         )
-
-
-def _has_frontiers(item: CatalogItem) -> bool:
-    return item.shard_id is not None or item.kind in (ItemKind.SINK, ItemKind.INDEX)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +28,7 @@ from slackwater.adapter.writing.write_queue import WriteQueue
 from slackwater.persist.parts import NewPart, RowsOrParts
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
+from slackwater.planner.parser.parameters import milliseconds, size_bytes
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_FIELD
@@ -216,6 +217,17 @@ class GroupCommitter:
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on with those of the parameters that concern commits; a tick that waits, too."""
+        tick_ms = milliseconds(parameters, "default_timestamp_interval")
+        most = size_bytes(parameters, "group_commit_max_waiting_bytes")
+        with self._changed:
+            if tick_ms is not None:
+                self._settings = replace(self._settings, tick_ms=tick_ms)
+            if most is not None:
+                self._settings = replace(self._settings, max_waiting_bytes=most)
+            self._changed.notify_all()
+
     def submit(self, write: Write, wait_ms: int | None = None) -> Future[WriteResult]:
         """Queues `write`. The future is done when the write is durable and readable, or failed.
 
@@ -369,10 +381,10 @@ class GroupCommitter:
 
     def _await_work(self) -> bool:
         """Waits for a write that may go, a flush or the next tick; False when stopping."""
-        tick_at = self._now_ms() + self._settings.tick_ms
+        began = self._now_ms()
         with self._changed:
             while not self._shared.stopping:
-                now = self._now_ms()
+                now, tick_at = self._now_ms(), began + self._settings.tick_ms
                 self._expire(now)
                 self._grant()
                 due = self._shared.flushes or self._shared.queue.has_ready_writes()

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.persist.blobs import INLINE_LIMIT_BYTES, uniform_file
+from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import FileBody, NewPart, RowsOrParts, Uniform
 from slackwater.repr.frontier import Timestamp
@@ -32,7 +32,7 @@ def staged_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> RowsO
     and other errors of files.
     """
     size_bytes = rows.nbytes + _TIME_BYTES * rows.num_rows
-    if size_bytes <= INLINE_LIMIT_BYTES:
+    if size_bytes <= persist.files.inline_bytes:
         return rows
     diffs = pc.unique(rows[DIFF_COLUMN]).to_pylist()
     if not _ONES.issuperset(diffs):

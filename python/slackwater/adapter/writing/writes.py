@@ -302,6 +302,8 @@ class Writes:
                 objectName=item.full_name,
                 kind=item.kind.value,
             )
+        # A table whose contents are lost takes no rows: nobody could tell which it has.
+        self._relations.frontiers(item)
         return item
 
     def contents(self, item: CatalogItem, rows: TableRows) -> tuple[PartsAt, int]:

@@ -60,6 +60,11 @@ class SequentialHydration:
         self._hydrating: set[GlobalId] = set()
         self._begun_under = limit
 
+    @property
+    def limit(self) -> int:
+        """The number of dataflows that may hydrate at once."""
+        return self._limit
+
     def phase(self, global_id: GlobalId) -> Phase:
         """The phase of an export that is not hydrated. A transient one hydrates at once."""
         tracked = self._tracked.get(global_id)

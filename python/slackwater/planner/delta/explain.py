@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from slackwater.planner.delta.join_order import join_of
+from slackwater.planner.delta.join_order import join_of, pipelines
 from slackwater.planner.delta.lowering import is_accumulated
 from slackwater.planner.delta.program import (
     ArrangementNumber,
@@ -178,8 +178,7 @@ def _described(
             reason = "Rows wait in memory for the times at which they begin and end to be valid."
             return "TemporalFilter", "linear", reason
         case Join() as join if _is_inner(join):
-            reason = "Each input's changes are looked up in arrangements of the others."
-            return f"Join of {len(join_of(plan, number).inputs)}", "bilinear", reason
+            return _inner_join(plan, number, names)
         case Join(kind=kind, keys=keys):
             reason = "Changes of each side are looked up in an arrangement of the other."
             if not keys:
@@ -191,6 +190,20 @@ def _described(
             return "Window", "keyed", _partitions(plan, window)
         case node:
             return LINEAR[type(node)], "linear", None
+
+
+def _inner_join(
+    plan: AnalyzedPlan, number: NodeNumber, names: Mapping[str, str]
+) -> tuple[str, str, str]:
+    joined, below = join_of(plan, number), _collections_below(plan)
+    stages = [stage for _, path in pipelines(plan, joined) for stage in path]
+    whole = sorted({stage.input for stage in stages if not stage.keys})
+    reason = "Each input's changes are looked up in arrangements of the others."
+    if whole:
+        read = dict.fromkeys(c for i in whole for c in below[joined.inputs[i]])
+        of = " and ".join(names.get(each, each) for each in read)
+        reason = f"{reason} Where no columns are equal they meet all rows of {of}."
+    return f"Join of {len(joined.inputs)}", "bilinear", reason
 
 
 def _partitions(plan: AnalyzedPlan, node: Window) -> str:

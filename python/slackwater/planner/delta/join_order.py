@@ -121,21 +121,18 @@ def pipelines(
 ) -> Iterator[tuple[int, tuple[LookupStage, ...]]]:
     """For each input the others in the order in which its changes meet them.
 
-    It follows columns that are known already, most of them first; where that decides nothing, the
+    It follows columns that are known already, most of them first; where nothing equals a known
+    column, the input comes next after which this happens least; where that decides nothing, the
     input that comes first in the query comes first. Where `sizes` promise that another order meets
     fewer rows, it is that one, if it looks up nothing of which the size is not known.
     """
     order = _Order(plan, joined, tuple(frozenset(plan.nodes[i].out) for i in joined.inputs), sizes)
     for begin in range(len(joined.inputs)):
-        usual = order.path(begin, _first_of_most_equal)
+        usual = order.path(begin, order.first_of_most_equal)
         yield begin, (order.cheaper(begin, usual) if sizes and usual else usual)
 
 
 _Candidates: TypeAlias = Mapping[int, Sequence[tuple[Equality, bool]]]
-
-
-def _first_of_most_equal(_: frozenset[int], candidates: _Candidates) -> int:
-    return max(candidates, key=lambda i: len(candidates[i]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +182,32 @@ class _Order:
         found = self.path(begin, self._fewest)
         is_less = self._rows(begin, found) < self._rows(begin, usual) < math.inf
         return found if is_less else usual
+
+    def first_of_most_equal(self, met: frozenset[int], candidates: _Candidates) -> int:
+        if any(candidates.values()):
+            return max(candidates, key=lambda i: len(candidates[i]))
+        return min(candidates, key=lambda i: self._keyless_after(met | {i}))
+
+    def _keyless_after(self, met: frozenset[int]) -> int:
+        """The number of lookups without a key that follow where those of `met` are done.
+
+        It follows keys as far as they lead, and goes on with the input that comes first then: other
+        choices are not looked into, or there would be as many ways as orders.
+        """
+        count, waiting = 0, [i for i in range(len(self.scopes)) if i not in met]
+        while waiting:
+            bound = frozenset[ColumnNumber]().union(*(self.scopes[i] for i in met))
+            equal = (
+                i
+                for i in waiting
+                if _between(self.joined.equalities, bound, self.scopes[i], self.reads)
+            )
+            chosen = next(equal, None)
+            if chosen is None:
+                chosen, count = waiting[0], count + 1
+            met |= {chosen}
+            waiting.remove(chosen)
+        return count
 
     def reads(self, handle: HandleNumber) -> frozenset[ColumnNumber]:
         columns = self.plan.handles[handle].columns

@@ -192,10 +192,9 @@ def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Pr
 
     It has the steps and the arrangements that `program` has, which may have another order.
     """
-    known = {
-        (each.node, each.keys, each.null_safe): size
-        for each, size in zip(program.arrangements, sizes, strict=True)
-    }
+    found = sorted(zip(sizes, program.arrangements, strict=True), key=lambda each: each[0].rows)
+    # What has the rows comes after what only counts them.
+    known = {(each.node, each.keys, each.null_safe): size for size, each in found}
     lowering = _Lowering(plan, known, arrangements=list(program.arrangements))
     lowering.step(plan.root)
     return replace(program, steps=(*lowering.steps, *program.steps[len(lowering.steps) :]))
@@ -477,17 +476,18 @@ class _Lowering:
             self._refuse_key_issues(keys)
         null_safe = tuple(key.null_safe for key in join.keys)
         steps = [self.step(each) for each in join.inputs]
-        arranged = [
-            self._arrangement(node, keys, null_safe)
-            for node, keys in zip(join.inputs, sides, strict=True)
-        ]
         right = 1 - left
+        rows = self._arrangement(join.inputs[left], sides[left], null_safe)
+        # Without a residual condition a row asks only how many partners there are.
+        partners = self._arrangement(
+            join.inputs[right], sides[right], null_safe, counted=not join.residual
+        )
         return self.add(
             SemiJoinStep(
                 steps[left],
                 steps[right],
-                arranged[left],
-                arranged[right],
+                rows,
+                partners,
                 join.residual,
                 present,
                 self.plan.nodes[join.inputs[left]].out,
@@ -495,12 +495,18 @@ class _Lowering:
         )
 
     def _arrangement(
-        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+        self,
+        node: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        null_safe: tuple[bool, ...],
+        *,
+        counted: bool = False,
     ) -> ArrangementNumber:
-        """The rows of the node by keys; made once for the same keys."""
+        """The rows of the node by keys, or how many each key has; made once for the same keys."""
         delta = self.step(node)
         key_columns = tuple(self._key_column(handle) for handle in keys)
-        wanted = tuple(c for c in self.plan.nodes[node].out if c not in key_columns)
+        out = () if counted else self.plan.nodes[node].out
+        wanted = tuple(c for c in out if c not in key_columns)
         made = Arrangement(node, delta, keys, null_safe, key_columns, wanted)
         if made not in self.arrangements:
             self.arrangements.append(made)

@@ -12,6 +12,7 @@ from slackwater.planner.parser.statements import (
     AlterSetRetainHistory,
     AlterSinkFrom,
     AlterSourceAddTable,
+    AlterSystem,
     AsOf,
     Begin,
     ChangefeedSource,
@@ -95,7 +96,7 @@ def _render(statement: Statement) -> Iterable[str]:
             return _change(statement)
         case Show() | ShowCreate() | ShowVariable() | ShowAll():
             return _show(statement)
-        case SetVariable() | ResetVariable() | Begin() | Commit() | Rollback():
+        case AlterSystem() | SetVariable() | ResetVariable() | Begin() | Commit() | Rollback():
             return _session(statement)
         case Subscribe() | DeclareCursor() | Fetch() | CloseCursor():
             return _read(statement)
@@ -334,8 +335,14 @@ def _show(s: Show | ShowCreate | ShowVariable | ShowAll) -> Iterable[str]:
             yield "SHOW ALL"
 
 
-def _session(s: SetVariable | ResetVariable | Begin | Commit | Rollback) -> Iterable[str]:
+def _session(
+    s: AlterSystem | SetVariable | ResetVariable | Begin | Commit | Rollback,
+) -> Iterable[str]:
     match s:
+        case AlterSystem(name=str(name), value=str(value)):
+            return ("ALTER SYSTEM SET", quote_identifier(name), "=", quote_string(value))
+        case AlterSystem(name=name):
+            return ("ALTER SYSTEM RESET", "ALL" if name is None else quote_identifier(name))
         case SetVariable(name, value, local):
             text = "DEFAULT" if value is None else quote_string(value)
             return ("SET LOCAL" if local else "SET", _variable(name), "=", text)

@@ -7,13 +7,14 @@ from slackwater.planner.parser.create import read_cluster, retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.secrets import read_alter_secret
-from slackwater.planner.parser.session import read_variable_name
+from slackwater.planner.parser.session import read_alter_system, read_variable_name
 from slackwater.planner.parser.statements import (
     AlterRename,
     AlterSecret,
     AlterSetRetainHistory,
     AlterSinkFrom,
     AlterSourceAddTable,
+    AlterSystem,
     CommentOn,
     DropObjects,
     ObjectKind,
@@ -35,7 +36,7 @@ _REFUSED_KINDS = (
     "TYPE",
     "NETWORK POLICY",
 )
-_REFUSED_ALTERS = (*_REFUSED_KINDS, "SYSTEM", "DEFAULT PRIVILEGES")
+_REFUSED_ALTERS = (*_REFUSED_KINDS, "DEFAULT PRIVILEGES")
 _REFUSED_SHOWS = (
     "SUBSOURCES",
     "CONNECTIONS",
@@ -97,14 +98,17 @@ Altered = (
     | AlterSourceAddTable
     | ReplayDeadLetters
     | AlterSecret
+    | AlterSystem
 )
 
 
 def read_alter(
     cursor: TokenCursor,
 ) -> Altered | None:
-    """ALTER of an object; None for what only Spark has."""
+    """ALTER of an object or of the system; None for what only Spark has."""
     cursor.expect("ALTER")
+    if cursor.looking_at("SYSTEM"):
+        return read_alter_system(cursor)
     _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
     kind = _accept_kind(cursor, ObjectKind.COLUMN)
     if kind is None:

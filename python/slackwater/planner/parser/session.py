@@ -1,8 +1,13 @@
-"""The grammar of transactions and session variables. Source: spec coordinator 1.9, 5.2, 5.6."""
+"""The grammar of transactions, session variables and the parameters of the system.
+
+Source: spec coordinator 1.9, 5.2, 5.4, 5.6.
+"""
 
 from __future__ import annotations
 
+from slackwater.planner.parser.parameters import PARAMETERS
 from slackwater.planner.parser.statements import (
+    AlterSystem,
     Begin,
     Commit,
     ResetVariable,
@@ -98,7 +103,7 @@ def read_variable_name(cursor: TokenCursor) -> str | None:
         cursor.advance()
         return cursor.identifier("the name of a variable").lower()
     name = cursor.token.text.lower()
-    if name not in KNOWN_NAMES or cursor.peek().is_symbol("."):
+    if not (name in KNOWN_NAMES or name in PARAMETERS) or cursor.peek().is_symbol("."):
         return None
     cursor.advance()
     return name
@@ -169,3 +174,27 @@ def read_reset(cursor: TokenCursor) -> ResetVariable | None:
     cursor.statement = "RESET"
     name = read_variable_name(cursor)
     return None if name is None else ResetVariable(name)
+
+
+def read_alter_system(cursor: TokenCursor) -> AlterSystem:
+    """SYSTEM SET or RESET, after ALTER. It takes any name, so that a mistyped one is told."""
+    cursor.expect("SYSTEM")
+    cursor.statement = "ALTER SYSTEM"
+    if cursor.accept("RESET"):
+        if cursor.token.is_word("ALL"):
+            cursor.advance()
+            return AlterSystem(None, None)
+        return AlterSystem(_parameter_name(cursor), None)
+    if not cursor.accept("SET"):
+        raise cursor.syntax_error("SET or RESET")
+    name = _parameter_name(cursor)
+    if not (cursor.accept_symbol("=") or cursor.accept("TO")):
+        raise cursor.syntax_error("= or TO")
+    return AlterSystem(name, _value(cursor))
+
+
+def _parameter_name(cursor: TokenCursor) -> str:
+    if cursor.token.text.lower() == PREFIX and cursor.peek().is_symbol("."):
+        cursor.advance()
+        cursor.advance()
+    return cursor.identifier("the name of a parameter").lower()

@@ -461,6 +461,14 @@ class ResetVariable:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterSystem:
+    """`name` None: RESET of all parameters. `value` None: the default of the one that is named."""
+
+    name: str | None
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class AlterRename:
     kind: ObjectKind
     name: QualifiedName
@@ -540,6 +548,7 @@ Statement = (
     | Rollback
     | SetVariable
     | ResetVariable
+    | AlterSystem
     | AlterRename
     | AlterSetRetainHistory
     | AlterSinkFrom

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import TextPosition, unsupported, user_error
@@ -70,11 +71,16 @@ def _cluster(text: str) -> Assigned:
     return Assigned(cluster_named(text))
 
 
-def _timeout(text: str) -> Assigned:
-    """Like PostgreSQL's: a number without a unit is milliseconds, 0 means no limit."""
+def canonical_duration(text: str) -> str:
+    """A duration; like PostgreSQL's, a number without a unit is milliseconds."""
     digits = text.strip()
     bare = digits.isascii() and digits.isdecimal()
-    return Assigned(f"{parse_duration(digits + 'ms' if bare else text)} ms")
+    return f"{parse_duration(digits + 'ms' if bare else text)} ms"
+
+
+def _timeout(text: str) -> Assigned:
+    """A duration; 0 means no limit."""
+    return Assigned(canonical_duration(text))
 
 
 _UNITS = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
@@ -89,13 +95,18 @@ def _size(text: str) -> Assigned:
     return Assigned(f"{int(found[1]) * unit} B")
 
 
-def _boolean(text: str) -> Assigned:
+def canonical_boolean(text: str) -> str:
+    """``on`` or ``off``. Raises ValueError with a reason."""
     word = text.strip().lower()
     if word in ("on", "true", "yes", "1"):
-        return Assigned("on")
+        return "on"
     if word in ("off", "false", "no", "0"):
-        return Assigned("off")
+        return "off"
     raise ValueError("the values are on, off")
+
+
+def _boolean(text: str) -> Assigned:
+    return Assigned(canonical_boolean(text))
 
 
 def _fixed(text: str) -> Assigned:
@@ -205,6 +216,7 @@ def assign(name: str, value: str | None) -> Assigned:
         ) from None
 
 
+@lru_cache(maxsize=64)
 def milliseconds(value: str) -> int:
     """The canonical value of a timeout as a number."""
     return parse_duration(value)

@@ -30,7 +30,7 @@ from slackwater.storage.controller.descriptions import (
 from slackwater.storage.controller.effects import AnswerAppend, Effect
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken, Exports
-from slackwater.storage.controller.placement import Placement
+from slackwater.storage.controller.placement import FINALIZATION_PARAMETER, Placement
 from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
@@ -78,7 +78,19 @@ class StorageController:
         self._sinces = DurableSinces(self.capabilities, self.placement, self.shards, self._effects)
         self._responses: deque[Response] = deque()
 
-    # Collections: M10, M16, M19
+    # Collections: M9, M10, M16, M19
+
+    def migrate_collections(self) -> frozenset[GlobalId]:
+        """Makes the durable mappings of shards such that collections can be created (M9).
+
+        To be called once, before the first of them. A shard that is to be finalized, and that an
+        object of the catalog has, is kept. Returns the objects of which a shard is lost; they
+        cannot be created. Deviates from spec M9: an upgrade changes mappings in the transaction of
+        the object's entry (decision 0006).
+        """
+        effects, losers = self.shards.migrate()
+        self._effects += effects
+        return losers
 
     def create_collections(
         self,
@@ -286,7 +298,7 @@ class StorageController:
         Whatever the limits, each gets its turn.
         """
         self._sinces.turn(limit)
-        if self.placement.parameters.get("finalize_shards") != "off":
+        if self.placement.parameters.get(FINALIZATION_PARAMETER) != "off":
             self._effects += self.shards.finalize(finalized_at_once)
         return self.process()
 
@@ -298,7 +310,7 @@ class StorageController:
         """Cleans up after a crash, once all that the catalog has was created (M27).
 
         Shards that nobody claims are registered for finalization. Idempotent; finalization itself
-        comes later. A FatalError for a shard that an object has although it was dropped.
+        comes later.
         """
         self._effects += self.shards.reconcile()
 
@@ -316,8 +328,9 @@ class StorageController:
         match response:
             case FrontierUppers(uppers):
                 self.update_write_frontiers(uppers)
-            case DroppedIds(replica, ids):
-                self.placement.gave_up(replica, ids)
+            case DroppedIds():
+                # Late reports of what was dropped are ignored anyway.
+                pass
             case StatusUpdate(global_id, status, error):
                 if self._exists(global_id):
                     self._statuses.report(global_id, status, error)

@@ -118,8 +118,10 @@ class DurableState:
 
     `mappings`: which object a shard belongs to. `unfinalized`: shards that nobody may use any more
     and that are not gone yet. `unclaimed`: shards that are neither mapped, registered nor gone.
+    `lost`: mapped shards that nobody can read: there is none, or its finalization has begun.
     """
 
     mappings: Mapping[int, GlobalId] = field(default_factory=dict)
     unfinalized: frozenset[int] = frozenset()
     unclaimed: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()

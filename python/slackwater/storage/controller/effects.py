@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackwater.controller.holds import ReadHold
-from slackwater.controller.protocol import ReplicaKey
+from slackwater.controller.protocol import Parameters, ReplicaKey
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError
@@ -19,6 +19,13 @@ from slackwater.storage.controller.protocol import Command
 @dataclass(frozen=True, slots=True)
 class RegisterFinalization:
     """These shards must go: remembered durably, whatever happens next."""
+
+    shards: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReclaimShards:
+    """These shards need not go, durably: objects have them."""
 
     shards: tuple[int, ...]
 
@@ -122,6 +129,13 @@ class AnswerSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Configure:
+    """The controller's own process goes on with these parameters; others keep their values."""
+
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
 class WriteStatus:
     """A row of the status history; the shell adds the time."""
 
@@ -130,16 +144,18 @@ class WriteStatus:
     error: str | None = None
 
 
+ToReplica = SendToReplica | ConnectReplica | DisconnectReplica
+
 Effect = (
     RegisterFinalization
+    | ReclaimShards
     | FinalizeShard
     | DowngradeSince
-    | SendToReplica
-    | ConnectReplica
-    | DisconnectReplica
+    | ToReplica
     | AppendRows
     | AnswerAppend
     | ReadSnapshot
     | AnswerSnapshot
+    | Configure
     | WriteStatus
 )

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from slackwater.controller.protocol import (
     AllowCompaction,
     InitializationComplete,
-    ReplicaKey,
     UpdateConfiguration,
 )
 from slackwater.repr.errors import FatalError
@@ -18,11 +17,14 @@ from slackwater.repr.frontier import EMPTY_FRONTIER
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.capabilities import Capabilities, CollectionState
 from slackwater.storage.controller.descriptions import IngestionDescription, IngestionExport
-from slackwater.storage.controller.effects import Effect
+from slackwater.storage.controller.effects import Configure, Effect
 from slackwater.storage.controller.exports import Exports
 from slackwater.storage.controller.instance import Instance
 from slackwater.storage.controller.protocol import RunIngestion, RunSink
 from slackwater.storage.controller.statuses import Statuses
+
+FINALIZATION_PARAMETER = "enable_storage_shard_finalization"
+"""The parameter that says whether dropped shards are finalized: ``on``, or ``off``."""
 
 
 class Placement:
@@ -47,7 +49,6 @@ class Placement:
         self._instances: dict[str, Instance] = {}
         self._parameters: dict[str, str] = {}
         self._initialized = False
-        self._working: dict[GlobalId, set[ReplicaKey]] = {}
 
     # Instances, replicas, configuration: M1, M2, M4 to M6
 
@@ -60,10 +61,13 @@ class Placement:
     def update_configuration(self, parameters: Mapping[str, str]) -> None:
         """Merges the parameters into the configuration, for present and future instances (M2).
 
-        ``finalize_shards`` = ``off`` keeps dropped shards from being finalized.
+        The process of the controller goes on with them, too. `FINALIZATION_PARAMETER` = ``off``
+        keeps dropped shards from being finalized.
         """
         self._parameters.update(parameters)
-        command = UpdateConfiguration(tuple(sorted(parameters.items())))
+        changed = tuple(sorted(parameters.items()))
+        self._effects.append(Configure(changed))
+        command = UpdateConfiguration(changed)
         for instance in self._instances.values():
             self._effects += instance.send(command)
 
@@ -102,10 +106,9 @@ class Placement:
         self._effects += self._instance(instance_id).connect(replica, location)
 
     def drop_replica(self, instance_id: str, replica: str) -> None:
-        """Detaches a replica; nobody waits any longer for what it was to give up."""
+        """Detaches a replica; what only it ran moves to another one, or is paused."""
         instance = self._instance(instance_id)
         self._effects += instance.disconnect(replica)
-        self.gave_up(ReplicaKey(instance_id, replica), list(self._working))
         if not instance.replicas:
             for global_id in self._objects_of(instance_id):
                 self._statuses.report(global_id, "paused")
@@ -143,8 +146,6 @@ class Placement:
         instance = self._instances.get(instance_id)
         if instance is None:
             return
-        if instance.active is not None:
-            self._working[global_id] = {ReplicaKey(instance_id, instance.active)}
         self._effects += instance.send(AllowCompaction(global_id, EMPTY_FRONTIER))
 
     def allow_compaction(self, state: CollectionState) -> None:
@@ -152,19 +153,6 @@ class Placement:
         instance = self._writer(state)
         if instance is not None:
             self._effects += instance.send(AllowCompaction(state.id, state.since))
-
-    def gave_up(self, replica: ReplicaKey, ids: Iterable[GlobalId]) -> None:
-        """The replica works on these dropped objects no more."""
-        for global_id in ids:
-            working = self._working.get(global_id)
-            if working is not None:
-                working.discard(replica)
-                if not working:
-                    del self._working[global_id]
-
-    def working_on_dropped(self) -> Mapping[GlobalId, frozenset[ReplicaKey]]:
-        """Dropped objects, and the replicas that have not said yet that they gave them up."""
-        return {key: frozenset(replicas) for key, replicas in self._working.items()}
 
     def validate(self) -> None:
         """Raises FatalError unless each instance is consistent."""

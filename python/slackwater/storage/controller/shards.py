@@ -12,7 +12,12 @@ from collections.abc import Iterable, Sequence
 from slackwater.repr.errors import FatalError
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.descriptions import DurableState
-from slackwater.storage.controller.effects import Effect, FinalizeShard, RegisterFinalization
+from slackwater.storage.controller.effects import (
+    Effect,
+    FinalizeShard,
+    ReclaimShards,
+    RegisterFinalization,
+)
 from slackwater.storage.controller.errors import StorageError, Variant
 
 
@@ -27,6 +32,7 @@ class ShardMappings:
         self._owners: dict[int, GlobalId] = dict(durable.mappings)
         self._unfinalized: set[int] = set(durable.unfinalized)
         self._unclaimed = durable.unclaimed
+        self._lost = durable.lost
         self._in_use: set[int] = set()
         self._waiting: dict[int, None] = {}
 
@@ -60,15 +66,22 @@ class ShardMappings:
         self._unfinalized.update(shards)
         self._enqueue(shards)
 
-    def reconcile(self) -> list[Effect]:
-        """Registers the shards that nobody claims. A second call has no effect.
+    def migrate(self) -> tuple[list[Effect], frozenset[GlobalId]]:
+        """Makes mappings and registrations agree; the objects that have lost a shard.
 
-        A FatalError for a shard that is mapped and registered.
+        A lost shard belongs to nobody any more, and is finalized if there is one. Another shard
+        that is mapped and registered is registered no more: the catalog says what there is.
         """
-        twice = sorted(self._unfinalized & self._owners.keys())
-        if twice:
-            owners = ", ".join(f"{shard} of {self._owners[shard]}" for shard in twice)
-            raise FatalError(f"these shards were dropped, but not their objects: {owners}")
+        losers = frozenset(self._owners[each] for each in self._lost if each in self._owners)
+        for shard in self._lost:
+            self._owners.pop(shard, None)
+        self._lost = frozenset()
+        kept = sorted(self._unfinalized & self._owners.keys())
+        self._unfinalized.difference_update(kept)
+        return [ReclaimShards(tuple(kept))] if kept else [], losers
+
+    def reconcile(self) -> list[Effect]:
+        """Registers the shards that nobody claims. A second call has no effect."""
         lost = sorted(self._unclaimed - self._unfinalized - self._owners.keys())
         self._unclaimed = frozenset()
         self._unfinalized.update(lost)

@@ -40,7 +40,6 @@ from slackwater.storage.controller.protocol import (
     AppendDone,
     AppendFailed,
     AppendRefused,
-    Command,
     Response,
     ShardFinalized,
     SnapshotRead,
@@ -65,6 +64,10 @@ class ShardStore(Protocol):
         """Registers the shards for finalization, durably."""
         ...
 
+    def reclaim_shards(self, shard_ids: Sequence[int]) -> None:
+        """Takes the registration of the shards back, durably."""
+        ...
+
     def append(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
         """One commit, all or nothing. What it raises leaves open whether it happened."""
         ...
@@ -77,8 +80,9 @@ class ShardStore(Protocol):
 class Storage:
     """Collections, exports and read holds. Thread-safe.
 
-    `replica` is told what to run and what to stop, in whatever thread that follows; it must not
-    block. `clock_ms` never goes back; it dates the holds.
+    `replica` is told of connections, of what to run and what to stop, and `configure` of parameters
+    that have other values, in whatever thread that follows; neither may block. `clock_ms` never
+    goes back; it dates the holds.
     """
 
     def __init__(
@@ -86,12 +90,14 @@ class Storage:
         core: StorageController,
         store: ShardStore,
         clock_ms: Callable[[], int],
-        replica: Callable[[Command], None],
+        replica: Callable[[ef.ToReplica], None],
+        configure: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         self._core = core
         self._store = store
         self._clock_ms = clock_ms
         self._replica = replica
+        self._configure = configure
         self._lock = Lock()
         self._opened_ms: dict[int, int] = {}
         self._answers: dict[int, StorageError | None] = {}
@@ -134,6 +140,16 @@ class Storage:
             core.placement.initialization_complete()
 
         self.do(connect)
+
+    def drop_replica(self, instance_id: str, replica: str) -> None:
+        """Lets the replica go: what only it ran is paused until another one is connected."""
+        self.do(lambda core: core.placement.drop_replica(instance_id, replica))
+
+    def frontiers_of_all(self) -> Mapping[GlobalId, tuple[Frontier, Frontier]]:
+        """Since and upper of each collection, all at one moment."""
+        with self._lock:
+            found = self._core.capabilities.settled()
+            return {state.id: (state.since, state.upper) for state in found}
 
     def drop(self, collections: Sequence[GlobalId], exports: Sequence[GlobalId]) -> None:
         """Gives up objects that a durable transaction took out of the catalog."""
@@ -334,14 +350,17 @@ class Storage:
         sinces: dict[int, Timestamp] = {}
         for effect in effects:
             match effect:
-                case ef.SendToReplica(_, command):
-                    self._replica(command)
+                case ef.SendToReplica() | ef.ConnectReplica() | ef.DisconnectReplica():
+                    self._replica(effect)
                 case ef.DowngradeSince(shard, since):
                     # The last downgrade comes with the tombstone, in its transaction.
                     if not since.is_empty:
                         sinces[shard] = Timestamp(since.value)
                 case ef.RegisterFinalization(shards):
                     self._store.drop_shards(shards)
+                case ef.ReclaimShards(shards):
+                    _log.warning("dropped shards are kept: objects have them", shards=shards)
+                    self._store.reclaim_shards(shards)
                 case ef.AppendRows():
                     self.respond(self._appended(effect))
                 case ef.AnswerAppend(ticket, refused):
@@ -350,15 +369,14 @@ class Storage:
                     self._wake(ticket, effect)
                 case ef.AnswerSnapshot(ticket, never):
                     self._snapshots[ticket].set_exception(never)
+                case ef.Configure(parameters):
+                    self._configure(dict(parameters))
                 case ef.WriteStatus(_, "paused"):
                     # The only replica is in this process, which has not begun yet; what it runs
                     # says then how it is.
                     pass
                 case ef.WriteStatus(global_id, status, error):
                     _log.info("status", object=global_id, status=status, error=error)
-                case ef.ConnectReplica() | ef.DisconnectReplica():
-                    # The only replica is in this process.
-                    pass
                 case _:
                     raise FatalError(f"nobody asked for {type(effect).__name__}")
         if sinces:

@@ -20,8 +20,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The catalog `slackwater`: the collections and views of an environment.
   *
-  * It keeps nothing: each answer is the coordinator's, because other applications change the same
-  * catalog. Errors are the coordinator's too, except where Spark expects an exception of its own.
+  * It keeps nothing: each answer is what the coordinator says now, because other applications change
+  * the same catalog. Errors are the coordinator's too, except where Spark expects an exception of its own.
   */
 class SlackwaterCatalog
     extends RelationCatalog
@@ -291,7 +291,7 @@ class SlackwaterCatalog
 
   private def describe(ident: Identifier): Option[ObjectDescription] =
     if (ident.namespace.length != 1) None
-    else coordinator.find("/v1/catalog/load", request(ident)).map(Json.objectDescription)
+    else coordinator.load(ident.namespace.head, ident.name)(request(ident))
 
   private def list(namespace: Array[String])(wanted: String => Boolean): Array[Identifier] = {
     if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)

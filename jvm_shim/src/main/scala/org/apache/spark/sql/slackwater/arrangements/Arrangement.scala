@@ -75,15 +75,21 @@ final class Arrangement private[arrangements] (
   /** Memory outside the heap that this arrangement has of the budget. */
   def bytes: Long = memory.bytes
 
-  /** Reads the initial contents, with their multiplicities, as of `asOf` (ms).
+  /** Reads the initial contents, with their multiplicities, as of `asOf` (ms). They come in the order
+    * of the first `rangeBits` bits of the hashes of their keys, as `Arrangement.hash` has them: the
+    * more bits, the fewer rows are held unpacked. 0: in no order.
     *
     * Readers go on with an empty arrangement meanwhile. Throws [[ArrangementTooLarge]], and is then as
     * empty as before.
     */
-  def load(rows: Iterator[(UnsafeRow, UnsafeRow, Long)], asOf: Long): Unit = writing {
+  def load(
+      rows: Iterator[(UnsafeRow, UnsafeRow, Long)],
+      asOf: Long,
+      rangeBits: Int = 0
+  ): Unit = writing {
     if (complete != Times(0, 0)) throw new IllegalStateException(s"$name was loaded already")
     val loaded = new Segments(memory)
-    val loading = new Loading(loaded, asOf, layout, memory)
+    val loading = new Loading(loaded, asOf, layout, memory, rangeBits)
     try {
       while (rows.hasNext) {
         val (key, row, diff) = rows.next()
@@ -265,4 +271,10 @@ final class Arrangement private[arrangements] (
 
   private def requireOpen(): Unit =
     if (closed) throw new IllegalStateException(s"$name is closed")
+}
+
+object Arrangement {
+
+  /** By whose first bits keys are placed. */
+  def hash(key: UnsafeRow): Int = Update.hash(key)
 }

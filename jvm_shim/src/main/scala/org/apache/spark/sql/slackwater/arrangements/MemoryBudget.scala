@@ -32,6 +32,9 @@ final class MemoryBudget(limitBytes: Long, spill: Option[Spill] = None) {
       .orElse(files.flatMap(_.allocate(bytes)))
       .getOrElse(throw new ArrangementTooLarge(owner, bytes, used + spilled, limit))
 
+  /** `bytes`, but no more than a small share of the memory. */
+  private[arrangements] def share(bytes: Long): Long = math.min(bytes, limitBytes / 16)
+
   private def limit: Long =
     try Math.addExact(limitBytes, spill.fold(0L)(_.limitBytes))
     catch { case _: ArithmeticException => Long.MaxValue }
@@ -51,6 +54,9 @@ private[arrangements] final class Allotment(budget: MemoryBudget, val owner: Str
   private val held = new AtomicLong
 
   def bytes: Long = held.get
+
+  /** See `MemoryBudget.share`. */
+  def share(bytes: Long): Long = budget.share(bytes)
 
   /** At least `bytes` of memory, with arbitrary contents.
     *

@@ -73,7 +73,6 @@ private[slackwater] object Analysis {
     answer.set[ObjectNode]("timed", Json.texts(found.timed))
     answer.set[ObjectNode]("nondeterministic", Json.texts(found.nondeterministic))
     answer.put("uses_mz_now", found.usesNow)
-    answer.put("streaming", plan.isStreaming)
   }
 
   /** Every node, and whether the query itself has it: what is below a view of ours belongs to that. */

@@ -15,7 +15,7 @@ import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
-import org.apache.spark.sql.slackwater.programs.{Arrangements, TickBudget}
+import org.apache.spark.sql.slackwater.programs.{Arrangements, TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
 import org.apache.spark.sql.slackwater.scan.execution.LocalRows
@@ -23,7 +23,10 @@ import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext
 import org.apache.spark.scheduler.{SparkListener, SparkListenerApplicationEnd}
+import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.sql.Row
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.catalyst.plans.logical.{
   Command,
   LogicalPlan,
@@ -32,6 +35,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 }
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.execution.{QueryExecution, SQLExecution}
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 /** What the coordinator calls in the driver, over py4j. */
@@ -74,6 +78,9 @@ object Bridge {
     }
     Json.mapper.writeValueAsString(list)
   }
+
+  /** So many bytes of rows are given to the coordinator at once, as rows. */
+  private def mostCollected: Long = math.min(16L << 20, Runtime.getRuntime.maxMemory / 64)
 
   private def context: SparkContext = SparkContext.getActive.getOrElse(
     throw new IllegalStateException("the Spark application has ended")
@@ -314,13 +321,17 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): Array[Byte] =
     calls.within(own.sparkContext, group) {
-      collected(analyzed(text, catalog, namespace)._1)
+      val rows = analyzed(text, catalog, namespace)._1
+      collected(rows)(Wire.encode(_, rows.schema))
     }
 
-  private def collected(rows: Dataset[_]): Array[Byte] =
+  private def collected(rows: Dataset[_])(encode: Iterator[InternalRow] => Array[Byte]) =
     reading(rows.sparkSession, rows.queryExecution) {
       val plan = rows.queryExecution.executedPlan
-      Wire.encode(plan.executeCollect().iterator, plan.schema)
+      LocalRows.of(plan) match {
+        case Some(rows) => encode(rows.iterator)
+        case None       => TaskRows.of(plan)(encode)
+      }
     }
 
   /** Runs a query of updates, writes Parquet files into `directory` and describes them as JSON. */
@@ -370,7 +381,7 @@ final class Bridge private[bridge] (opened: Opened) {
     }
   }
 
-  /** The updates that `writeView` writes, as an Arrow IPC stream. */
+  /** The updates that `writeView` writes, as an Arrow IPC stream; null: they are too many for that. */
   def collectView(
       planId: String,
       inputsJson: String,
@@ -378,8 +389,22 @@ final class Bridge private[bridge] (opened: Opened) {
       group: String
   ): Array[Byte] =
     calls.within(own.sparkContext, group) {
-      collected(flows.contents(planId, inputsJson, names.toSeq))
+      val rows = flows.contents(planId, inputsJson, names.toSeq)
+      try collected(rows)(found => Wire.encode(few(found), rows.schema))
+      catch { case ended: TickEnded if ended.reason == "large" => null }
     }
+
+  /** The rows, of which no more are taken than the heap has room for in several forms. */
+  private def few(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    val budget = new TickBudget(Bridge.mostCollected, None, () => false)
+    rows.map { row =>
+      row match {
+        case unsafe: UnsafeRow => budget.take(unsafe.getSizeInBytes + PartRows.BesideRow)
+        case _                 => budget.take(PartRows.BesideRow)
+      }
+      row
+    }
+  }
 
   /** A row that makes a planned view's query fail at the time of `inputsJson`; see
     * `Dataflows.failing`. null: none is found.
@@ -474,7 +499,8 @@ private[bridge] final class BridgeSession(kept: Option[Map[String, String]]) {
     // What nobody names has Spark's default, not the application's.
     (ResultSettings.of(session).keySet -- values.keySet).foreach(key => session.conf.unset(key))
     values.foreach { case (key, value) => session.conf.set(key, value) }
-    own.foreach { case (key, value) => session.conf.set(key, value) }
+    val broadcast = BridgeSession.broadcast(session)
+    (broadcast ++ own).foreach { case (key, value) => session.conf.set(key, value) }
     session
   }
 }
@@ -491,6 +517,18 @@ private[bridge] object BridgeSession {
     try SQLExecution.withSQLConfPropagated(session)(body)
     finally context.setLocalProperty(poolKey, before)
   }
+
+  /** What is broadcast comes through the driver as a result does. Files, by which its size is guessed,
+    * are smaller than their rows.
+    */
+  private def broadcast(session: SparkSession): Map[String, String] = {
+    val limit = session.sparkContext.getConf.get(MAX_RESULT_SIZE)
+    val most = session.sessionState.conf.autoBroadcastJoinThreshold
+    if (limit <= 0 || limit / SharesOfResult >= most) Map.empty
+    else Map(SQLConf.AUTO_BROADCASTJOIN_THRESHOLD.key -> s"${limit / SharesOfResult}b")
+  }
+
+  private val SharesOfResult = 16
 
   val timeZone = "spark.sql.session.timeZone"
   val poolKey = "spark.scheduler.pool"

@@ -12,6 +12,7 @@ import scala.util.Try
 import scala.util.control.NonFatal
 
 import com.fasterxml.jackson.databind.JsonNode
+import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.SparkContext
 import org.apache.spark.memory.SparkOutOfMemoryError
@@ -23,7 +24,6 @@ import org.apache.spark.sql.catalyst.expressions.{
   JoinedRow,
   Literal,
   UnaryMinus,
-  UnsafeProjection,
   UnsafeRow
 }
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
@@ -115,26 +115,36 @@ final class Dataflows private[bridge] (
     * others have loaded; `sources` is null where these are not known. The answer is
     * `{"next_change"}`, the first time after `as_of`, in ms, at which the output changes though no
     * input does, Long.MaxValue if there is none; or `{"behind"}`, the time from which on updates are
-    * missed, to be loaded with them.
+    * missed, to be loaded with them; or `{"lacks"}`, as of a tick.
     */
   def load(programId: String, planId: String, requestJson: String): String = configured {
     val program = programOf(programId)
     val request = Json.mapper.readTree(requestJson)
     val inputs = new SnapshotInputs(views.get(planId), request)
-    val missed = Option(request.get("missed")).filterNot(_.isNull).map(missedBy(program, _))
     val asOf = request.get("as_of").asLong
-    val answer = program.load(sessionFor(request), inputs, asOf, missed) match {
-      case Hydrated.Done(nextChange) => Json.obj().put("next_change", nextChange)
-      case Hydrated.Behind(upper)    => Json.obj().put("behind", upper)
-    }
+    val answer =
+      try {
+        val missed = Option(request.get("missed")).filterNot(_.isNull).map(missedBy(program, _))
+        program.load(sessionFor(request), inputs, asOf, missed) match {
+          case Hydrated.Done(nextChange) => Json.obj().put("next_change", nextChange)
+          case Hydrated.Behind(upper)    => Json.obj().put("behind", upper)
+        }
+      } catch { case lacking: PartsLacking => told(lacking) }
     Json.mapper.writeValueAsString(answer)
+  }
+
+  private def told(lacking: PartsLacking): ObjectNode = {
+    val answer = Json.obj()
+    val ids = answer.putArray("lacks")
+    lacking.ids.foreach(ids.add)
+    answer
   }
 
   private def missedBy(program: Program, node: JsonNode): Missed =
     Missed(
       node.get("lower").asLong,
       Option.unless(node.get("sources").isNull)(program.sources.map { case (operator, columns) =>
-        operator -> deltaOf(node, columns)
+        operator -> deltaOf(node, columns, TickBudget.unlimited, TickBudget.unlimited)
       })
     )
 
@@ -165,8 +175,9 @@ final class Dataflows private[bridge] (
   /** Runs a tick: four bytes with the length of a JSON text that says what was done, the text, and
     * the updates as an Arrow stream.
     *
-    * It is loaded, and each part comes with its rows, or is a file. The text is `{"ended": reason}`,
-    * without updates, where the tick has taken more than it may (`TickBudget`): at most `most_ms`.
+    * It is loaded, and each part comes with its rows, or is a file, or has come before. The text is
+    * `{"ended": reason}`, without updates, where the tick has taken more than it may (`TickBudget`): at
+    * most `most_ms`; and `{"lacks": ids}` where parts have to come with their rows.
     * Of a program that is not resident, `before` describes the collections just before `lower`;
     * then `scanned` has the ids of those that were read, each as often as it was.
     */
@@ -175,7 +186,9 @@ final class Dataflows private[bridge] (
       val opened = Option(programs.get(programId)).getOrElse(throw new TickEnded("closed"))
       inGroup(opened.group)(ticked(opened, requestJson))
     } catch {
-      case ended: TickEnded                                => endedBecause(ended.reason)
+      case ended: TickEnded      => endedBecause(ended.reason)
+      case lacking: PartsLacking =>
+        framed(Json.mapper.writeValueAsString(told(lacking)), Array.empty)
       case NonFatal(_) if !programs.containsKey(programId) => endedBecause("closed")
       case _: OutOfMemoryError                             => endedBecause("large")
     }
@@ -202,8 +215,11 @@ final class Dataflows private[bridge] (
     val program = opened.program
     val request = Json.mapper.readTree(requestJson)
     val began = System.nanoTime()
+    val mostMillis = Option(request.get("most_ms")).filterNot(_.isNull).map(_.asLong)
+    def budget = new TickBudget(TickBudget.ofHeap, mostMillis, () => false)
+    val (read, held) = (budget, budget)
     val deltas = program.sources.map { case (operator, columns) =>
-      operator -> deltaOf(request, columns)
+      operator -> deltaOf(request, columns, read, held)
     }
     val loaded = TimeUnit.NANOSECONDS.toMicros(System.nanoTime() - began)
     val before = Option(request.get("before")).filterNot(_.isNull)
@@ -212,7 +228,7 @@ final class Dataflows private[bridge] (
       program.tick(
         request.get("lower").asLong,
         request.get("upper").asLong,
-        Option(request.get("most_ms")).filterNot(_.isNull).map(_.asLong),
+        mostMillis,
         deltas,
         before.zip(inputs).map { case (described, each) => Before(sessionFor(described), each) }
       )
@@ -300,12 +316,21 @@ final class Dataflows private[bridge] (
     CompiledQuery.of(small, plan).fold[Compiled](asJob)(new UntilItIsTooMuch(_, asJob))
   }
 
-  /** A change of columns that nobody wants comes to nothing; what is there often comes once. */
-  private def deltaOf(request: JsonNode, columns: SourceColumns): Updates = {
-    val updates = new Updates
+  /** A change of columns that nobody wants comes to nothing; what is there often comes once.
+    *
+    * @param read
+    *   has the rows of files, `held` all updates
+    */
+  private def deltaOf(
+      request: JsonNode,
+      columns: SourceColumns,
+      read: TickBudget,
+      held: TickBudget
+  ): Updates = {
+    val updates = new Updates(held)
     Option(request.get("sources").get(columns.collection)).foreach { node =>
       val input = PartReader.input(node)
-      val rows = reader.rowsOf(input, columns, request.get("origin").asText)
+      val rows = reader.rowsOf(input, columns, request.get("origin").asText, read)
       val (time, diff) = (columns.width, columns.width + 1)
       PartReader.within(input, time, rows).foreach { row =>
         updates.add(columns.cut(row).copy(), row.getLong(time), row.getLong(diff))
@@ -375,8 +400,7 @@ private[bridge] final class JobOverSlots(session: SparkSession, plan: LogicalPla
       InlineRows(slot.name, slot.output, slots(slot.name)().toIndexedSeq)
     }
     val physical = session.sessionState.executePlan(filled).executedPlan
-    val asUnsafe = UnsafeProjection.create(physical.schema)
-    physical.executeCollect().toSeq.map(row => asUnsafe(row).copy())
+    TaskRows.of(physical)(_.map(_.copy()).toIndexedSeq)
   }
 }
 

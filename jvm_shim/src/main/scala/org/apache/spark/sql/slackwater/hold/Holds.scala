@@ -5,7 +5,8 @@ import java.util.concurrent.{
   ConcurrentHashMap,
   ConcurrentLinkedQueue,
   Executors,
-  LinkedBlockingQueue
+  LinkedBlockingQueue,
+  TimeUnit
 }
 import java.util.concurrent.atomic.AtomicBoolean
 
@@ -30,7 +31,7 @@ private[slackwater] final class Hold(
 ) {
   private val ended = new HoldEnd
 
-  /** Asks for the release without waiting; does nothing when it is over already. */
+  /** Asks for the release, which comes a little later; does nothing when it is over already. */
   def release(): Unit = ended.once(Holds.enqueue(coordinator, session, name))
 
   /** A write took the hold with it. */
@@ -69,7 +70,11 @@ private[slackwater] object Holds extends Logging {
     new ConcurrentHashMap[String, java.lang.Boolean]()
   )
   private val waiting = new LinkedBlockingQueue[Released]()
-  private lazy val sender = Executors.newSingleThreadExecutor { task =>
+  private val sending = new AtomicBoolean
+
+  /** After so long a hold that has ended is released by a call of its own. */
+  private val lingerMs = 50L
+  private lazy val sender = Executors.newSingleThreadScheduledExecutor { task =>
     // A thread inherits the active session, and would keep it for ever.
     val thread = new Thread(null, task, "slackwater-release", 0L, false)
     thread.setDaemon(true)
@@ -129,13 +134,43 @@ private[slackwater] object Holds extends Logging {
 
   private[hold] def enqueue(coordinator: Coordinator, session: String, name: String): Unit = {
     waiting.add(Released(coordinator, session, name))
-    sender.execute(() => send())
+    sendLater()
+  }
+
+  private def sendLater(): Unit =
+    if (!sending.getAndSet(true)) {
+      val _ = sender.schedule((() => send()): Runnable, lingerMs, TimeUnit.MILLISECONDS)
+    }
+
+  /** Runs `body`, a call of the coordinator, with the names of the holds there that have ended, which
+    * the call releases. If it fails, they are released later.
+    */
+  def releasing[A](coordinator: Coordinator)(body: Seq[String] => A): A = {
+    val (ours, others) = drained().partition(_.coordinator eq coordinator)
+    again(others)
+    try body(ours.map(_.name))
+    catch {
+      case error: Throwable =>
+        again(ours)
+        throw error
+    }
+  }
+
+  private def again(ended: Seq[Released]): Unit =
+    if (ended.nonEmpty) {
+      waiting.addAll(ended.asJava)
+      sendLater()
+    }
+
+  private def drained(): Seq[Released] = {
+    val batch = new java.util.ArrayList[Released]()
+    waiting.drainTo(batch)
+    batch.asScala.toSeq
   }
 
   private def send(): Unit = {
-    val batch = new java.util.ArrayList[Released]()
-    waiting.drainTo(batch)
-    batch.asScala.groupBy(hold => (hold.coordinator, hold.session)).foreach {
+    sending.set(false)
+    drained().groupBy(hold => (hold.coordinator, hold.session)).foreach {
       case ((coordinator, session), holds) =>
         val body = Json.obj().put("session", session)
         val names = body.putArray("holds")

@@ -88,8 +88,9 @@ final class StatementClassifier(inSlackwater: => Boolean, isCatalog: String => B
 
   private def alter(words: Words): Boolean = words.first match {
     case "MATERIALIZED" => words.at(1) == "VIEW" && isOurs(words.drop(2).skip("IF", "EXISTS"))
-    case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" | "SECRET" => words.size > 1
-    case "TABLE" | "VIEW"                                                  =>
+    case "SOURCE" | "SINK" | "INDEX" | "CLUSTER" | "CONNECTION" | "SECRET" | "SYSTEM" =>
+      words.size > 1
+    case "TABLE" | "VIEW" =>
       val names = words.drop(1).skip("IF", "EXISTS")
       alterIsOurs(names.drop(names.nameLength)) && isOurs(names)
     case "SCHEMA" | "DATABASE" =>
@@ -226,7 +227,7 @@ object StatementClassifier {
     "SUBSOURCES"
   )
 
-  /** Those of the coordinator's `KNOWN_NAMES`; a unit test compares them. */
+  /** Those of the coordinator's `KNOWN_NAMES` and `PARAMETERS`; a unit test compares them. */
   private val variables = Set(
     "application_name",
     "auto_route_catalog_queries",
@@ -234,20 +235,31 @@ object StatementClassifier {
     "client_min_messages",
     "cluster",
     "cluster_replica",
+    "compute_hydration_concurrency",
     "current_object_missing_warnings",
     "database",
     "datestyle",
+    "default_retain_history",
+    "default_timestamp_interval",
     "emit_introspection_query_notice",
     "emit_plan_insights_notice",
     "emit_timestamp_notice",
     "emit_trace_id_notice",
     "enable_session_rbac_checks",
+    "enable_storage_shard_finalization",
     "extra_float_digits",
+    "group_commit_max_waiting_bytes",
     "idle_in_transaction_session_timeout",
     "is_superuser",
+    "keep_n_source_status_history_entries",
     "max_identifier_length",
     "max_query_result_size",
     "mz_version",
+    "persist_blob_target_size",
+    "persist_compaction_memory_bound_bytes",
+    "persist_inline_writes_single_max_bytes",
+    "persist_inline_writes_total_max_bytes",
+    "persist_reader_lease_duration",
     "real_time_recency",
     "real_time_recency_timeout",
     "search_path",

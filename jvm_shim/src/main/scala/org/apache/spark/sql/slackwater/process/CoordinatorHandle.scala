@@ -11,7 +11,6 @@ import java.util.concurrent.{
   FutureTask,
   CompletableFuture,
   ConcurrentHashMap,
-  ExecutionException,
   TimeUnit,
   TimeoutException
 }
@@ -31,6 +30,7 @@ import org.apache.spark.sql.slackwater.protocol.{
   Coordinator,
   Errors,
   Json,
+  ObjectDescription,
   ObjectStore,
   SlackwaterAnalysisException
 }
@@ -39,7 +39,7 @@ import org.apache.spark.sql.slackwater.protocol.{
 final class CoordinatorHandle private (
     override val location: String,
     metastore: Option[String],
-    secrets: Map[String, String],
+    variables: Map[String, String],
     python: Option[String],
     lease: Option[String],
     ingress: Map[String, String],
@@ -80,7 +80,7 @@ final class CoordinatorHandle private (
   override def call(path: String, body: ObjectNode): JsonNode = {
     locks.called(path, body)
     val response = send(path, body)
-    if (response.statusCode != 200) throw error(response, body)
+    if (response.status != 200) throw error(response, body)
     val found = answer(response)
     locks.answered(found)
     found
@@ -88,17 +88,24 @@ final class CoordinatorHandle private (
 
   override def find(path: String, body: ObjectNode): Option[JsonNode] = {
     val response = send(path, body)
-    response.statusCode match {
+    response.status match {
       case 200 => Some(answer(response))
       case 404 => None
       case _   => throw error(response, body)
     }
   }
 
+  override def load(namespace: String, name: String)(
+      request: => ObjectNode
+  ): Option[ObjectDescription] = {
+    def asked = find("/v1/catalog/load", request).map(Json.objectDescription)
+    endpoint.filter(_.isAlive).flatMap(_.catalog).fold(asked)(_.find(namespace, name)(asked))
+  }
+
   override def execute(body: ObjectNode): Array[Byte] = {
     val response = send("/v1/execute", body)
-    if (response.statusCode != 200) throw error(response, body)
-    response.headers.firstValue("X-Slackwater-Notices").ifPresent { encoded =>
+    if (response.status != 200) throw error(response, body)
+    response.headers.get("x-slackwater-notices").foreach { encoded =>
       Notices.show(Json.mapper.readTree(URLDecoder.decode(encoded.replace("+", "%2B"), UTF_8)))
     }
     response.body
@@ -138,26 +145,27 @@ final class CoordinatorHandle private (
     // A coordinator of another application goes on, and must not keep what these sessions hold.
     if (endpoint.exists(_.process.isEmpty)) sessions.asScala.toSeq.foreach(closeSession)
     endpoint.foreach { at =>
+      at.connections.close()
       at.close()
       Try(gateway.shutdown())
     }
     endpoint = None
   }
 
-  private def answer(response: HttpResponse[Array[Byte]]): JsonNode = {
+  private def answer(response: Answer): JsonNode = {
     val node = Json.mapper.readTree(response.body)
     if (node.has("notices")) Notices.show(node.get("notices"))
     node
   }
 
-  private def send(path: String, body: ObjectNode): HttpResponse[Array[Byte]] = {
-    var response: Option[HttpResponse[Array[Byte]]] = None
+  private def send(path: String, body: ObjectNode): Answer = {
+    var response: Option[Answer] = None
     val attempts = new Attempts
     // From then on it may have had its effect, whoever is asked again.
     var sent = false
     while (response.isEmpty) {
       val at =
-        try running()
+        try if (path == "/v1/release") living() else running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
         val found = exchange(at, path, body)
@@ -165,7 +173,7 @@ final class CoordinatorHandle private (
         // Another application leads now; the next statement joins it.
         if (stated(found).exists(_.path("condition").asText == "SLACKWATER_FENCED")) lost(at)
         // Somebody else listens there now, and has not looked at the call.
-        if (found.statusCode == 401 && attempts.lost()) lost(at) else response = Some(found)
+        if (found.status == 401 && attempts.lost()) lost(at) else response = Some(found)
       } catch {
         case _: ConnectException | _: HttpConnectTimeoutException =>
           lost(at)
@@ -192,7 +200,8 @@ final class CoordinatorHandle private (
       at: Endpoint,
       path: String,
       body: ObjectNode
-  ): HttpResponse[Array[Byte]] = {
+  ): Answer = if (path == "/v1/bind") bound(at, body)
+  else {
     if (path == "/v1/write" || definitions(path)) body.put("execution", UUID.randomUUID.toString)
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
@@ -206,10 +215,45 @@ final class CoordinatorHandle private (
             try outcome(at, path, body, answer)
             finally Thread.currentThread().interrupt()
         }
-      found.orElse(outcome(at, path, body, answer)).get
+      answerOf(found.orElse(outcome(at, path, body, answer)).get)
     } finally {
       val _ = answer.cancel(true)
     }
+  }
+
+  private def answerOf(response: HttpResponse[Array[Byte]]): Answer = Answer(
+    response.statusCode,
+    response.headers.map.asScala.map { case (name, values) =>
+      name.toLowerCase(Locale.ROOT) -> values.get(0)
+    }.toMap,
+    response.body
+  )
+
+  /** As `exchange`, for binds: by this thread alone, since each read has one. */
+  private def bound(at: Endpoint, body: ObjectNode): Answer = {
+    val connection = at.connections.take()
+    var kept = false
+    var heardNs = System.nanoTime
+    def goesOn(wait: Wait): Boolean = {
+      if (System.nanoTime - heardNs > silence.toNanos) {
+        refuseSilent(at)
+        heardNs = System.nanoTime
+      }
+      !wait.isOver && !Thread.currentThread().isInterrupted
+    }
+    def awaited(wait: Wait) = connection.receive(() => goesOn(wait))
+    try {
+      connection.send("/v1/bind", at.token, written(body))
+      val found =
+        if (body.path("internal").asBoolean) awaited(new Wait(None, Set.empty))
+        else Waits.during(context)(awaited)
+      if (found.isEmpty) {
+        cancel(at, body)
+        giveBack(at, body, connection)
+      }
+      kept = found.isDefined
+      found.getOrElse(throw Errors.user("SLACKWATER_CANCELED"))
+    } finally if (kept) at.connections.give(connection) else connection.close()
   }
 
   /** A statement may take as long as it likes, and a coordinator that hangs has its port open: so a
@@ -228,7 +272,6 @@ final class CoordinatorHandle private (
       answer: CompletableFuture[HttpResponse[Array[Byte]]]
   ): Option[HttpResponse[Array[Byte]]] = {
     cancel(at, body)
-    if (path == "/v1/bind") giveBack(at, body, answer)
     if (!effective(path)) {
       answer.cancel(true)
       throw Errors.user("SLACKWATER_CANCELED")
@@ -247,14 +290,11 @@ final class CoordinatorHandle private (
   }
 
   /** A bind may have been granted in the moment in which it was cancelled: nobody reads under it. */
-  private def giveBack(
-      at: Endpoint,
-      body: ObjectNode,
-      answer: CompletableFuture[HttpResponse[Array[Byte]]]
-  ): Unit =
+  private def giveBack(at: Endpoint, body: ObjectNode, connection: Connection): Unit =
     try {
-      val found = answer.get(bindLimit.toMillis, TimeUnit.MILLISECONDS)
-      val hold = Json.mapper.readTree(found.body).path("hold")
+      val until = System.nanoTime + bindLimit.toNanos
+      val found = connection.receive(() => System.nanoTime < until)
+      val hold = Json.mapper.readTree(found.fold(Array.emptyByteArray)(_.body)).path("hold")
       if (hold.isTextual) {
         val order = Json.obj()
         order.set[ObjectNode]("session", body.get("session"))
@@ -263,8 +303,7 @@ final class CoordinatorHandle private (
       }
     } catch {
       // The coordinator sees that the connection ends, and gives it back itself.
-      case _: ExecutionException | _: TimeoutException | _: InterruptedException => ()
-      case _: IOException                                                        => ()
+      case _: IOException => ()
     }
 
   private def lives(at: Endpoint): Boolean =
@@ -280,6 +319,7 @@ final class CoordinatorHandle private (
     else {
       val found = launch().start()
       if (found.epoch != at.epoch) {
+        at.connections.close()
         at.discard()
         follow(found)
       }
@@ -293,27 +333,35 @@ final class CoordinatorHandle private (
       body: ObjectNode,
       limit: Option[Duration]
   ): HttpRequest = {
-    // A COMMIT that is asked for again is still about the block that was open then.
-    if (openBlocks.contains(body.path("session").asText)) body.put("transaction", "open")
-    else if (!commits(body)) body.remove("transaction")
     val builder = HttpRequest
       .newBuilder(URI.create(at.address + path))
       .header("Authorization", s"Bearer ${at.token}")
       .header("Content-Type", "application/json")
-      .POST(HttpRequest.BodyPublishers.ofByteArray(Json.mapper.writeValueAsBytes(body)))
+      .POST(HttpRequest.BodyPublishers.ofByteArray(written(body)))
     limit.foreach(builder.timeout)
     builder.build()
   }
 
+  private def written(body: ObjectNode): Array[Byte] = {
+    // A COMMIT that is asked for again is still about the block that was open then.
+    if (openBlocks.contains(body.path("session").asText)) body.put("transaction", "open")
+    else if (!commits(body)) body.remove("transaction")
+    Json.mapper.writeValueAsBytes(body)
+  }
+
   /** Every answer to a session says whether the session is inside a transaction block. */
-  private def noteBlock(body: ObjectNode, response: HttpResponse[Array[Byte]]): Unit =
-    response.headers.firstValue("X-Slackwater-Transaction").ifPresent { state =>
+  private def noteBlock(body: ObjectNode, response: Answer): Unit =
+    response.headers.get("x-slackwater-transaction").foreach { state =>
       val session = body.path("session").asText
       if (state == "open") openBlocks.add(session) else openBlocks.remove(session)
     }
 
   /** The living endpoint; starts the process, or finds the leader, when there is none. */
   private def running(): Endpoint = endpoint.filter(_.isAlive).getOrElse(start())
+
+  /** The living endpoint, for what nobody is to be started for: its holds end with a coordinator. */
+  private def living(): Endpoint =
+    endpoint.filter(_.isAlive).getOrElse(throw unavailable("it has ended"))
 
   private def start(): Endpoint = synchronized {
     endpoint.filter(_.isAlive).getOrElse {
@@ -346,7 +394,7 @@ final class CoordinatorHandle private (
   private def launch(): Launch = Launch(
     location,
     metastore,
-    ObjectStore.prepare(context, location) ++ secrets,
+    ObjectStore.prepare(context, location) ++ variables,
     python,
     lease,
     ingress,
@@ -358,6 +406,7 @@ final class CoordinatorHandle private (
   /** Nobody answers at `at`: the next call looks for the coordinator anew. */
   private def lost(at: Endpoint): Unit = synchronized {
     if (endpoint.contains(at)) {
+      at.connections.close()
       at.close()
       endpoint = None
     }
@@ -383,16 +432,16 @@ final class CoordinatorHandle private (
       http.sendAsync(request(at, "/v1/cancel", order, Some(closeLimit)), discarding)
     }
 
-  private def error(response: HttpResponse[Array[Byte]], body: ObjectNode): Throwable =
+  private def error(response: Answer, body: ObjectNode): Throwable =
     stated(response) match {
       case Some(error) => Errors.of(error, Option(body.get("text")).map(_.asText))
-      case None        => unavailable(s"it answered with status ${response.statusCode}")
+      case None        => unavailable(s"it answered with status ${response.status}")
     }
 
   /** The error that the coordinator states in its answer. */
-  private def stated(response: HttpResponse[Array[Byte]]): Option[JsonNode] =
+  private def stated(response: Answer): Option[JsonNode] =
     Option
-      .unless(response.statusCode == 200)(response.body)
+      .unless(response.status == 200)(response.body)
       .flatMap(text => Try(Json.mapper.readTree(text).path("error")).toOption)
       .filter(_.isObject)
 
@@ -493,7 +542,7 @@ object CoordinatorHandle extends Logging {
         new CoordinatorHandle(
           location,
           metastore,
-          metastorePassword(setting),
+          variables(setting),
           setting("spark.slackwater.python"),
           setting("spark.slackwater.lease"),
           context.getConf.getAllWithPrefix("spark.slackwater.ingress.").toMap,
@@ -507,9 +556,10 @@ object CoordinatorHandle extends Logging {
   private[process] def isKnown(session: String): Boolean =
     handles.values.asScala.exists(_.knows(session))
 
-  /** Spark hides the values of keys with this word, in its UI and in the event log. */
-  private def metastorePassword(setting: String => Option[String]): Map[String, String] =
+  /** Variables for the coordinator's process. Spark hides passwords in its UI and event log. */
+  private def variables(setting: String => Option[String]): Map[String, String] =
     Seq(
+      "spark.slackwater.parameters.file" -> "SLACKWATER_PARAMETERS_FILE",
       "spark.slackwater.metastore.password" -> "SLACKWATER_METASTORE_PASSWORD",
       "spark.slackwater.metastore.passwordFile" -> "SLACKWATER_METASTORE_PASSWORD_FILE"
     ).flatMap { case (key, variable) => setting(key).map(variable -> _) }.toMap

@@ -14,15 +14,21 @@ import org.slf4j.LoggerFactory
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.slackwater.protocol.{Errors, Json, SlackwaterAnalysisException}
 
-/** Where a coordinator listens. `process` is the one that this driver runs; None: it has joined. */
+/** Where a coordinator listens. `process` is the one that this driver runs; None: it has joined.
+  * `catalog` is what is known of the catalog of such a process.
+  */
 final case class Endpoint(
     address: String,
     token: String,
     epoch: Long,
     log: String,
-    process: Option[Process]
+    process: Option[Process],
+    catalog: Option[KnownCatalog] = None
 ) {
   def isAlive: Boolean = process.forall(_.isAlive)
+
+  /** Those on which statements wait for their binds. */
+  private[process] lazy val connections = new Connections(address)
 
   /** Ends the coordinator: it stops when its standard input does. */
   def close(): Unit = process.foreach(running => Try(running.getOutputStream.close()))
@@ -106,7 +112,8 @@ final case class Launch(
       Files.readString(Paths.get(answer.get("token_file").asText)).trim,
       answer.path("epoch").asLong,
       answer.path("log").asText(""),
-      Option.unless(joined)(process)
+      Option.unless(joined)(process),
+      Option.unless(joined)(answer.path("catalog_mark").asText("")).flatMap(KnownCatalog.of)
     )
   }
 

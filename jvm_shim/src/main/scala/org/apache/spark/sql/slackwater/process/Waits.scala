@@ -32,6 +32,9 @@ private[slackwater] final class Wait(group: Option[String], tags: Set[String]) {
 
   def end(): Unit = { val _ = ended.complete(()) }
 
+  /** Whether the wait was ended. */
+  def isOver: Boolean = ended.isDone
+
   /** The value of `answer`; None when the wait was ended first. Calls `onSilence` each time that
     * `silence` has passed without either. Raises what that raises, what `answer` failed with, and
     * `InterruptedException`.

@@ -20,7 +20,8 @@ private[process] final class WriteLocks(renew: Seq[String] => Unit) {
   /** Notes what a call ends: from then on its coordinator answers for the lock. */
   def called(path: String, body: ObjectNode): Unit = path match {
     case "/v1/write"   => forget(Seq(body.path("hold").asText))
-    case "/v1/release" => forget(body.path("holds").elements.asScala.map(_.asText).toSeq)
+    case "/v1/release" => forget(names(body.path("holds")))
+    case "/v1/bind"    => forget(names(body.path("released")))
     case _             => ()
   }
 
@@ -42,6 +43,8 @@ private[process] final class WriteLocks(renew: Seq[String] => Unit) {
     closed = true
     notifyAll()
   }
+
+  private def names(holds: JsonNode): Seq[String] = holds.elements.asScala.map(_.asText).toSeq
 
   private def forget(holds: Seq[String]): Unit = synchronized(held --= holds)
 

@@ -12,13 +12,13 @@ import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Batch, Sink}
   * @param make
   *   an empty arrangement
   * @param contents
-  *   keys, rows and multiplicities of its contents
+  *   makes its contents
   */
 private[slackwater] final class ArrangementReader(
     arrangements: Arrangements,
     number: Long,
     make: () => Arrangement,
-    contents: Before => Iterator[(UnsafeRow, UnsafeRow, Long)]
+    contents: Before => Contents
 ) extends Index
     with OperatorState {
   private var shared: SharedArrangement = _
@@ -53,15 +53,21 @@ private[slackwater] final class ArrangementReader(
     if (shared == null)
       shared = arrangements.hydrated(number, () => check()) { from =>
         if (from != asOf) throw new IllegalStateException(s"$from is wanted, and $asOf is there")
-        val made = make()
-        try made.load(checked(contents(Before(session, inputs))), asOf)
-        catch {
-          case error: Throwable =>
-            made.close()
-            throw error
-        }
-        made
+        val found = contents(Before(session, inputs))
+        try loaded(found, asOf)
+        finally found.close()
       }
+
+  private def loaded(found: Contents, asOf: Long): Arrangement = {
+    val made = make()
+    try made.load(checked(found.rows), asOf, found.rangeBits)
+    catch {
+      case error: Throwable =>
+        made.close()
+        throw error
+    }
+    made
+  }
 
   /** It is behind where this program begins, and is to be loaded anew. */
   def renew(): Unit = {

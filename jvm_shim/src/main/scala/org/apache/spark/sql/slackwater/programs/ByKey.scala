@@ -19,6 +19,7 @@ private[programs] final class ByKey[A](make: => A) {
     }
   )
 
+  def size: Int = known.size
   def iterator: Iterator[(UnsafeRow, A)] = known.iterator
   def foreach[B](visit: ((UnsafeRow, A)) => B): Unit = known.foreach(visit)
 }

@@ -7,13 +7,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
-import org.apache.spark.sql.catalyst.expressions.{
-  BoundReference,
-  Expression,
-  Generator,
-  Literal,
-  UnsafeRow
-}
+import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, Generator, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound}
@@ -136,7 +130,7 @@ private[slackwater] final class Programs(
   }
 
   private def indexed(identity: ArrangementIdentity, keyFields: Int, rowFields: Int)(
-      rows: (Before, Option[WantedKeys]) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+      rows: (Before, Option[WantedKeys]) => Contents
   ): Index =
     if (resident) {
       val made = new ArrangementReader(

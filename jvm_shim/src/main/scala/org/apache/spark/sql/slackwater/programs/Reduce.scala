@@ -34,13 +34,24 @@ private[slackwater] final case class Reduction(
 
   def start(): Array[Accumulator] = aggregates.map(_.start()).toArray
 
-  /** The states of the groups of some rows. */
+  /** The states of the groups of some rows. A group may come several times, each time with the state
+    * of other rows: what is held at once does not grow with the number of groups.
+    */
   def states(rows: Iterator[InternalRow]): Iterator[(UnsafeRow, Array[Byte])] = {
-    val groups = new ByKey(new GroupAccumulators(start()))
     val keyOf = UnsafeProjection.create(keys.map(NormalizeFloatingNumbers.normalize))
     val inputOf = UnsafeProjection.create(aggregates.map(_.input))
-    rows.foreach(row => groups(keyOf(row)).add(inputOf(row), 1L))
-    groups.iterator.map { case (key, group) => (key, group.state) }
+    val most = Reduction.MostHeld / (1 + aggregates.size)
+    Iterator
+      .continually {
+        val groups = new ByKey(new GroupAccumulators(start()))
+        while (rows.hasNext && groups.size < most) {
+          val row = rows.next()
+          groups(keyOf(row)).add(inputOf(row), 1L)
+        }
+        groups
+      }
+      .takeWhile(_.size > 0)
+      .flatMap(_.iterator.map { case (key, group) => (key, group.state) })
   }
 
   /** States of the same group, of different rows, as one. */
@@ -49,6 +60,12 @@ private[slackwater] final case class Reduction(
     left.merge(right)
     left.state
   }
+}
+
+private[slackwater] object Reduction {
+
+  /** A task holds so many groups, and accumulators of them, at once. */
+  private val MostHeld = 200000
 }
 
 /** Groups, of which those that changed are read, and written anew at each time of a change.

@@ -68,7 +68,7 @@ private[slackwater] final class ScannedIndex(
     name: String,
     budget: MemoryBudget
 )(
-    read: (Before, WantedKeys) => Iterator[(UnsafeRow, UnsafeRow, Long)]
+    read: (Before, WantedKeys) => Contents
 ) extends Index
     with OperatorState {
   override def rows: Long = 0
@@ -93,7 +93,9 @@ private[slackwater] final class ScannedIndex(
       }
     }
     if (!wanted.isEmpty) {
-      load(tick, read(tick.before.get, wanted))
+      val found = read(tick.before.get, wanted)
+      try load(tick, found)
+      finally found.close()
       known += wanted
     }
   }
@@ -109,13 +111,13 @@ private[slackwater] final class ScannedIndex(
   private def begin(tick: TickContext): Unit = if (current ne tick) {
     close()
     current = tick
-    load(tick, Iterator.empty)
+    load(tick, Contents.of(Iterator.empty))
   }
 
-  private def load(tick: TickContext, found: Iterator[(UnsafeRow, UnsafeRow, Long)]): Unit = {
+  private def load(tick: TickContext, found: Contents): Unit = {
     val made = new Arrangement(keyFields, rowFields, budget, name)
     held += made
-    orTooLarge(made.load(found, tick.lower - 1))
+    orTooLarge(made.load(found.rows, tick.lower - 1, found.rangeBits))
   }
 
   private def orTooLarge[A](body: => A): A =

@@ -1,6 +1,5 @@
 package org.apache.spark.sql.slackwater.programs
 
-import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{TransitionBatch, TransitionQueue}
 
@@ -20,17 +19,17 @@ private[slackwater] final class TemporalBuffer(
   override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = if (!isFilled) {
     val plan = validity.restless(inputs.snapshot(node), asOf)
     val physical = Hydration.execution(session, plan).executedPlan
-    val asUnsafe = UnsafeProjection.create(physical.schema)
-    var coming = new TransitionBatch
-    physical.executeCollectIterator()._2.foreach { found =>
-      val row = asUnsafe(found)
-      validity.transitions(row, asOf)((at, sign) => if (at > asOf) coming.add(row, at, sign))
-      if (coming.isLarge) {
-        queue.append(coming, asOf + 1)
-        coming = new TransitionBatch
+    TaskRows.of(physical) { rows =>
+      var coming = new TransitionBatch
+      rows.foreach { row =>
+        validity.transitions(row, asOf)((at, sign) => if (at > asOf) coming.add(row, at, sign))
+        if (coming.isLarge) {
+          queue.append(coming, asOf + 1)
+          coming = new TransitionBatch
+        }
       }
+      queue.append(coming, asOf + 1)
     }
-    queue.append(coming, asOf + 1)
     isFilled = true
   }
 

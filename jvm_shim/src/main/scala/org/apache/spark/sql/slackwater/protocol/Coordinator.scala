@@ -25,6 +25,13 @@ trait Coordinator {
   /** As `call`; None where the coordinator answers that there is no such object. */
   def find(path: String, body: ObjectNode): Option[JsonNode]
 
+  /** What the catalog has under that name, as of now; None: it has nothing.
+    *
+    * @param request
+    *   the request of `/v1/catalog/load`, which is made only where the answer is not known
+    */
+  def load(namespace: String, name: String)(request: => ObjectNode): Option[ObjectDescription]
+
   /** Posts `body` to `/v1/execute` and gives the Arrow IPC stream that it answers. */
   def execute(body: ObjectNode): Array[Byte]
 }

@@ -77,22 +77,58 @@ private[slackwater] object Wire {
   def decode(streams: Iterator[Array[Byte]], schema: StructType): Seq[UnsafeRow] =
     streams.flatMap(bytes => decodeStream(bytes, schema)).toIndexedSeq
 
-  private def decodeStream(bytes: Array[Byte], schema: StructType): Seq[UnsafeRow] = {
+  private def decodeStream(bytes: Array[Byte], schema: StructType): Seq[UnsafeRow] =
+    decoded(bytes)((rows, found) => projected(rows, found, schema))
+
+  /** The rows of a stream with the columns of `schema`; None: it has not all of them. */
+  def decodeIfWhole(bytes: Array[Byte], schema: StructType): Option[IndexedSeq[UnsafeRow]] =
+    decoded(bytes) { (rows, found) =>
+      Option.when(schema.fieldNames.forall(found.fieldNames.contains))(
+        projected(rows, found, schema)
+      )
+    }
+
+  /** The rows of a stream, with all columns that it has, as they are stored. */
+  def decodeWhole(bytes: Array[Byte]): StreamRows = decoded(bytes) { (rows, found) =>
+    val whole = UnsafeProjection.create(found)
+    StreamRows(found, rows.map(row => whole(row).copy()).toIndexedSeq)
+  }
+
+  private def decoded[A](bytes: Array[Byte])(read: (Iterator[InternalRow], StructType) => A): A = {
     val (rows, found) = ArrowConverters.fromIPCStream(bytes)
-    try {
-      lazy val absent = ResolveDefaultColumns.existenceDefaultValues(schema)
-      val columns = schema.fields.zipWithIndex.map { case (field, i) =>
-        found.fields.indexWhere(_.name == field.name) match {
-          case -1 => Literal.fromObject(absent(i), field.dataType): Expression
-          case at =>
-            Stored.restored(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
-        }
+    try read(rows, found)
+    finally rows.close()
+  }
+
+  private[protocol] def projected(
+      rows: Iterator[InternalRow],
+      found: StructType,
+      schema: StructType
+  ): IndexedSeq[UnsafeRow] = {
+    lazy val absent = ResolveDefaultColumns.existenceDefaultValues(schema)
+    val columns = schema.fields.zipWithIndex.map { case (field, i) =>
+      found.fields.indexWhere(_.name == field.name) match {
+        case -1 => Literal.fromObject(absent(i), field.dataType): Expression
+        case at =>
+          Stored.restored(BoundReference(at, found(at).dataType, nullable = true), field.dataType)
       }
-      val project = UnsafeProjection.create(columns.toSeq)
-      rows.map(row => project(row).copy()).toIndexedSeq
-    } finally rows.close()
+    }
+    val project = UnsafeProjection.create(columns.toSeq)
+    rows.map(row => project(row).copy()).toIndexedSeq
   }
 
   def inlineStreams(relation: JsonNode): Iterator[Array[Byte]] =
     relation.path("inline").elements().asScala.map(node => Base64.getDecoder.decode(node.asText))
+}
+
+/** The rows of an Arrow IPC stream.
+  *
+  * @param schema
+  *   the columns that the stream has, as they are stored
+  */
+private[slackwater] final case class StreamRows(schema: StructType, rows: IndexedSeq[UnsafeRow]) {
+
+  /** The same rows with the columns of `wanted`, as `Wire.decode` gives them. */
+  def over(wanted: StructType): IndexedSeq[UnsafeRow] =
+    Wire.projected(rows.iterator, schema, wanted)
 }

@@ -4,6 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{First, Sum}
+import org.apache.spark.sql.catalyst.plans.{JoinType, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
 import org.apache.spark.sql.slackwater.scan.datasources.PartFile
@@ -16,6 +17,9 @@ private[slackwater] object Consolidate {
   /** More retracted rows than this are cheaper to consolidate with everything else. */
   private val CandidateLimit = 10000
 
+  /** As many of files are sent to all tasks. */
+  private val BroadcastLimit = 100000L
+
   private val OneTaskFiles = 4
   private val OneTaskUpdates = 100000L
   private val OneTaskBytes = 1L << 20
@@ -25,37 +29,77 @@ private[slackwater] object Consolidate {
 
   /** The rows of all parts.
     *
-    * Where only few inline updates retract anything, the rows of files that cannot be concerned
-    * pass as they are; without files it is done here at once, unless equal rows are very many. A
+    * Where only few updates retract anything, the rows of other files that cannot be concerned pass
+    * as they are; without files it is done here at once, unless equal rows are very many. A
     * multiplicity below zero is a [[NegativeMultiplicity]].
+    *
+    * @param until
+    *   later updates, in ms, are left out
     */
   def rows(
       sources: Sources,
-      uniform: Seq[PartFile],
-      embedded: Seq[PartFile],
+      files: Seq[PartFile],
       until: Option[Long],
       inline: Seq[InlineUpdate]
   ): LogicalPlan = {
     val exact = !Comparable.differInBytes(sources.schema)
-    val noFiles = uniform.isEmpty && embedded.isEmpty
     val updates = if (exact) sum(inline) else inline
     val few = updates.iterator.map(u => math.max(0L, u.diff - 1)).sum <= LocalReplicas
-    if (exact && noFiles && few) sources.local(repeated(updates), needed = true).head
+    val stored = new StoredFiles(sources, files, until)
+    if (exact && files.isEmpty && few) sources.local(repeated(updates), needed = true).head
     else {
-      val onlyInserts = embedded.isEmpty && uniform.forall(_.uniform.exists(_.diff == 1L))
       val retracted = updates.filter(_.diff < 0)
       // Rows without columns have no hash, and each of them is concerned.
-      val distinct = sources.schema.nonEmpty || retracted.isEmpty
-      if (onlyInserts && exact && few && distinct && retracted.size <= CandidateLimit) {
-        candidates(sources, uniform, updates, retracted)
-      } else {
-        val scans = sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
+      val distinct =
+        sources.schema.nonEmpty || (retracted.isEmpty && stored.retracting.isEmpty)
+      val apart = exact && few && distinct && retracted.size <= CandidateLimit
+      if (apart && stored.retracting.isEmpty) candidates(stored, updates, retracted)
+      else if (apart && stored.retractsLittle) besides(stored, updates, retracted)
+      else {
+        val scans = stored.updates(files)
         val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
         val narrow = all.map(rowsAndDiffs(_, sources.schema.length))
-        settled(gathered(PartScan.union(narrow), uniform ++ embedded, updates))
+        settled(gathered(PartScan.union(narrow), files, updates))
       }
     }
   }
+
+  /** The files of a collection, and what they become up to a time. */
+  private final class StoredFiles(
+      val sources: Sources,
+      files: Seq[PartFile],
+      until: Option[Long]
+  ) {
+    val schema: StructType = sources.schema
+
+    /** In `plain` ones each row is added once. */
+    val (plain, retracting) = files.partition(_.isPlain)
+
+    def retractsLittle: Boolean = {
+      val rows = retracting.iterator.map(_.rows).sum
+      rows <= BroadcastLimit && rows <= plain.iterator.map(_.rows).sum / 4
+    }
+
+    def rows(some: Seq[PartFile]): Seq[LogicalPlan] = {
+      val (uniform, embedded) = some.partition(_.uniform.isDefined)
+      sources.rows(uniform) ++ sources.rows(embedded, until)
+    }
+
+    def updates(some: Seq[PartFile]): Seq[LogicalPlan] = {
+      val (uniform, embedded) = some.partition(_.uniform.isDefined)
+      sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
+    }
+  }
+
+  /** Some columns of `whole`, and its first one by which Parquet leaves out row groups: rows that a
+    * retraction may concern are found by it. To read it takes less than to look at all rows twice.
+    */
+  def withPruning(columns: StructType, whole: StructType): StructType =
+    if (columns.isEmpty) columns
+    else {
+      val first = whole.find(field => prunable(field.dataType))
+      StructType(first.toSeq ++ columns.filterNot(first.contains))
+    }
 
   /** Each row once, with the sum of its diffs, the last column, if it is not zero. */
   def updates(plan: LogicalPlan): LogicalPlan = {
@@ -76,33 +120,70 @@ private[slackwater] object Consolidate {
       Iterator.fill(Math.toIntExact(u.diff))(u.row)
     }
 
-  /** Consolidates only the rows whose hash a retracted row has. */
+  /** Consolidates only the rows whose hash a retracted row has, of which all are here. */
   private def candidates(
-      sources: Sources,
-      files: Seq[PartFile],
+      stored: StoredFiles,
       updates: Seq[InlineUpdate],
       retracted: Seq[InlineUpdate]
   ): LogicalPlan = {
+    val sources = stored.sources
     if (retracted.isEmpty) {
-      val scans = sources.rows(files)
+      val scans = stored.rows(stored.plain)
       PartScan.union(scans ++ sources.local(repeated(updates), scans.isEmpty))
     } else {
-      val hash = hashOf(sources.schema)
+      val hash = hashOf(stored.schema)
       val hashes = retracted.map(u => hash(u.row)).toSet
       val (concerned, free) = updates.partition(u => hashes.contains(hash(u.row)))
-      def among(plan: LogicalPlan): Expression =
-        InSet(new XxHash64(plan.output.take(sources.schema.length)), hashes.map(h => h: Any))
 
-      val passing = sources.rows(files).map(scan => Filter(Not(among(scan)), scan))
-      val suspected = sources.updates(files).map { scan =>
-        val columns = scan.output.take(sources.schema.length)
-        Filter((likely(columns, retracted).toSeq :+ among(scan)).reduce(And), scan)
+      /** A value of one column leaves out most rows sooner than a hash of all does. */
+      def among(plan: LogicalPlan): Expression = {
+        val columns = plan.output.take(stored.schema.length)
+        val hashed = InSet(new XxHash64(columns), hashes.map(h => h: Any))
+        likely(columns, retracted).fold[Expression](hashed)(And(_, hashed))
       }
+
+      val passing = stored.rows(stored.plain).map { scan =>
+        Filter(Not(Coalesce(Seq(among(scan), Literal.FalseLiteral))), scan)
+      }
+      val suspected = stored.updates(stored.plain).map(scan => Filter(among(scan), scan))
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val narrow = PartScan.union(small.map(rowsAndDiffs(_, sources.schema.length)))
-      val rest = settled(gathered(narrow, files, concerned))
+      val narrow = PartScan.union(small.map(rowsAndDiffs(_, stored.schema.length)))
+      val rest = settled(gathered(narrow, stored.plain, concerned))
       PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ rest)
     }
+  }
+
+  /** Consolidates only the rows whose hash a retracted row has, of which some are in files. */
+  private def besides(
+      stored: StoredFiles,
+      updates: Seq[InlineUpdate],
+      retracted: Seq[InlineUpdate]
+  ): LogicalPlan = {
+    val width = stored.schema.length
+    def hashed(plan: LogicalPlan): NamedExpression =
+      Alias(new XxHash64(plan.output.take(width)), "hash")()
+
+    def hashes: LogicalPlan = {
+      val taken = stored.updates(stored.retracting).map { scan =>
+        Filter(LessThan(PartScan.attribute(scan, Wire.DiffColumn), Literal(0L)), scan)
+      } ++ stored.sources.localUpdates(retracted, needed = false)
+      PartScan.union(taken.map(plan => Project(Seq(hashed(plan)), plan)))
+    }
+
+    /** Those of the rows of `plan`, a row's columns first, that a retraction may concern or not. */
+    def only(joinType: JoinType)(plan: LogicalPlan): LogicalPlan = {
+      val own = hashed(plan)
+      val (left, right) = (Project(plan.output :+ own, plan), hashes)
+      val equal = EqualTo(own.toAttribute, right.output.head)
+      val hint = JoinHint(None, Some(HintInfo(strategy = Some(BROADCAST))))
+      Project(plan.output, Join(left, right, joinType, Some(equal), hint))
+    }
+
+    val passing = stored.rows(stored.plain).map(only(LeftAnti))
+    val concerned = stored.updates(stored.plain).map(only(LeftSemi)) ++
+      stored.updates(stored.retracting) ++ stored.sources.localUpdates(updates, needed = false)
+    val rest = settled(PartScan.union(concerned.map(rowsAndDiffs(_, width))))
+    PartScan.union(passing :+ rest)
   }
 
   private def hashOf(schema: StructType): UnsafeRow => Long = {

@@ -4,12 +4,10 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.control.{ControlThrowable, NonFatal}
 
-import com.fasterxml.jackson.databind.JsonNode
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.slackwater.scan.datasources.Files
-import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, InlineRows}
+import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, IndexOffer, InlineRows}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.{DataType, StructType}
 
@@ -26,21 +24,33 @@ private[slackwater] object IndexScan extends PredicateHelper {
   /** So many keys are looked up. */
   val mostKeys = 1000
 
+  /** The indexes that keep the collection of the scan, and before which times they are complete. */
+  private[scan] def offered(scan: BoundScan): Iterator[(CollectionIndex, IndexOffer)] =
+    scan.parts.json.path("indexes").elements.asScala.flatMap { offer =>
+      val program = offer.get("program").asText
+      CollectionIndexes.find(program).map { index =>
+        index -> IndexOffer(program, offer.get("upper").asLong, index.name)
+      }
+    }
+
   /** The rows of the scan that can meet the condition, and perhaps others; None: no index has them. */
   def of(condition: Expression, scan: BoundScan): Option[InlineRows] = {
-    val offered = scan.parts.json.path("indexes").elements.asScala
-    offered.flatMap(offer => found(offer, condition, scan)).nextOption()
+    offered(scan)
+      .flatMap { case (index, offer) =>
+        found(index, offer, condition, scan)
+      }
+      .nextOption()
   }
 
   private def found(
-      offer: JsonNode,
+      index: CollectionIndex,
+      offer: IndexOffer,
       condition: Expression,
       scan: BoundScan
   ): Option[InlineRows] = for {
-    index <- CollectionIndexes.find(offer.get("program").asText)
     output <- columnsOf(index, scan)
     wanted <- keysIn(condition, index, scan)
-    rows <- read(index, wanted, scan, offer.get("upper").asLong)
+    rows <- read(index, wanted, scan, offer.upper, mostRows)
   } yield {
     val project = projection(output)
     val label = s"${scan.label} by index ${index.name}"
@@ -48,7 +58,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   }
 
   /** Where the columns of the scan are in the index's rows; None: it lacks one. */
-  private def columnsOf(index: CollectionIndex, scan: BoundScan): Option[Seq[Expression]] = {
+  private[scan] def columnsOf(index: CollectionIndex, scan: BoundScan): Option[Seq[Expression]] = {
     val at = index.columns.fields.zipWithIndex.map { case (field, i) => field.name -> i }.toMap
     val found = scan.output.flatMap { wanted =>
       at.get(wanted.name).collect {
@@ -103,7 +113,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   }
 
   /** Code for few rows would take longer to make than these take. */
-  private def projection(expressions: Seq[Expression]): UnsafeProjection =
+  private[scan] def projection(expressions: Seq[Expression]): UnsafeProjection =
     InterpretedUnsafeProjection.createProjection(expressions)
 
   private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
@@ -113,17 +123,32 @@ private[slackwater] object IndexScan extends PredicateHelper {
     try Some(e.eval())
     catch { case NonFatal(_) => None }
 
-  private def read(
+  /** The keys of rows that have the values of the index's keys. */
+  private[scan] def keyOfValues(index: CollectionIndex): UnsafeProjection =
+    projection(index.projection(index.keys.map(_.dataType).zipWithIndex.map { case (t, i) =>
+      BoundReference(i, t, nullable = true)
+    }))
+
+  /** The keys of rows as the index has them. */
+  private[scan] def keyOfRows(index: CollectionIndex): UnsafeProjection = {
+    val schema = index.columns
+    projection(index.projection(index.keys.map(_.transform { case a: Attribute =>
+      BoundReference(schema.fieldIndex(a.name), a.dataType, nullable = true)
+    })))
+  }
+
+  /** The rows with some of the keys, whose values are `wanted`, at the time of the scan, if they are
+    * at most `most`; None also where the index cannot be read at that time.
+    */
+  private[scan] def read(
       index: CollectionIndex,
       wanted: Seq[InternalRow],
       scan: BoundScan,
-      offered: Long
+      offered: Long,
+      most: Int
   ): Option[Seq[UnsafeRow]] = {
     val asOf = scan.identity.asOf
-    val types = index.keys.map(_.dataType)
-    val keyOf = projection(index.projection(types.zipWithIndex.map { case (t, i) =>
-      BoundReference(i, t, nullable = true)
-    }))
+    val keyOf = keyOfValues(index)
     val keys = wanted.map(row => keyOf(row).copy()).distinct
     index
       .reading(asOf) { reader =>
@@ -134,7 +159,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
           if (upper > asOf) Some(Nil) else updatesFrom(upper, index, keys.toSet, scan.parts, asOf)
         later.flatMap { updates =>
           try {
-            val sums = new Sums
+            val sums = new Sums(most)
             val below = math.min(reached, asOf + 1)
             keys.foreach(reader.lookup(_, below)((row, diff) => sums.add(row, diff)))
             updates.foreach(update => sums.add(update.row, update.diff))
@@ -163,9 +188,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
       val canonical = projection(schema.indices.map { i =>
         Canonical(BoundReference(i, schema(i).dataType, nullable = true))
       })
-      val keyOf = projection(index.projection(index.keys.map(_.transform { case a: Attribute =>
-        BoundReference(schema.fieldIndex(a.name), a.dataType, nullable = true)
-      })))
+      val keyOf = keyOfRows(index)
       InlineUpdates
         .of(parts, stored)
         .filter(update => update.time >= upper && update.time <= asOf)
@@ -178,11 +201,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private object TooMany extends ControlThrowable
 
   /** Rows, each as often as its diffs sum up to. */
-  private final class Sums {
+  private final class Sums(most: Int) {
     private val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
 
     def add(row: UnsafeRow, diff: Long): Unit = {
-      if (sums.size >= mostRows) throw TooMany
+      if (sums.size >= most) throw TooMany
       sums.get(row) match {
         case Some(known) => sums.update(row, known + diff)
         case None        => sums.update(row.copy(), diff)
@@ -190,7 +213,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
     }
 
     def rows: Seq[UnsafeRow] = {
-      if (sums.valuesIterator.map(math.max(0L, _)).sum > mostRows) throw TooMany
+      if (sums.valuesIterator.map(math.max(0L, _)).sum > most) throw TooMany
       Consolidate.repeated(sums.iterator.map { case (row, sum) =>
         InlineUpdate(row, 0L, sum)
       }.toSeq)

@@ -35,10 +35,11 @@ private[slackwater] object PartScan {
       project(rows, scan.output)
     } else {
       val output = scan.output.filter(wanted.contains)
-      val narrowed = parts.copy(schema = concerned(parts.schema, output))
+      val columns = concerned(parts.schema, output)
+      val narrowed = parts.copy(schema = Consolidate.withPruning(columns, parts.schema))
       val sources = new Sources(session, scan.label, narrowed)
       val until = Option.when(timed)(asOf)
-      val rows = Consolidate.rows(sources, uniform, embedded, until, inline(narrowed.schema))
+      val rows = Consolidate.rows(sources, files, until, inline(narrowed.schema))
       project(rows, output)
     }
   }

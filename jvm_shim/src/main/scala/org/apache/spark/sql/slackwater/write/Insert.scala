@@ -102,6 +102,6 @@ private[slackwater] object Insert {
 
   private def distributed(plan: SparkPlan, write: TableWrite): Seq[Written] = {
     val rows = plan.execute()
-    Written.byJob(rows, write.sink(InlineLimit.ofTask(rows.getNumPartitions)))
+    Written.byJob(rows, write.sink(InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)))
   }
 }

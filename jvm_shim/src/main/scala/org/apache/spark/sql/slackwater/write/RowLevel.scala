@@ -55,7 +55,7 @@ private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: O
 
   override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory =
     new DiffWriterFactory(
-      sink.limitedTo(InlineLimit.ofTask(info.numPartitions)),
+      sink.limitedTo(InlineLimit.ofTask(session.sparkContext, info.numPartitions)),
       written,
       table.columns.length
     )

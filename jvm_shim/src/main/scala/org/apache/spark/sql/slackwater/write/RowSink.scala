@@ -10,7 +10,8 @@ import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.{Job, JobID, TaskAttemptContext, TaskAttemptID, TaskID, TaskType}
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl
 
-import org.apache.spark.{SparkEnv, TaskContext}
+import org.apache.spark.{SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.internal.io.SparkHadoopWriterUtils
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
@@ -77,9 +78,14 @@ private[slackwater] object InlineLimit {
   /** A whole statement's. */
   val statement: InlineLimit = InlineLimit(Rows, Bytes)
 
-  /** One task's, so that the driver never holds much more than a statement's. */
-  def ofTask(tasks: Int): InlineLimit =
-    InlineLimit(Rows, math.max(Bytes / math.max(1, tasks), 64L * 1024))
+  /** One task's, so that the driver never holds much more than a statement's, and takes it: all tasks
+    * together bring no more than a share of what they may.
+    */
+  def ofTask(context: SparkContext, tasks: Int): InlineLimit = {
+    val limit = context.getConf.get(MAX_RESULT_SIZE)
+    val own = math.max(Bytes / math.max(1, tasks), 64L * 1024)
+    InlineLimit(Rows, if (limit <= 0) own else math.min(own, limit / 4 / math.max(1, tasks)))
+  }
 
   val none: InlineLimit = InlineLimit(0L, 0L)
 }

@@ -21,18 +21,8 @@ object Bench {
       case Some(folder) => new MemoryBudget(0, Some(Spill(Long.MaxValue, Path.of(folder))))
       case None         => new MemoryBudget(Long.MaxValue)
     }
-    val lines = new Arrangement(1, 5, budget, "lines by order")
-
-    var peak = 0L
-    val loading = orders.lines.map { line =>
-      peak = math.max(peak, budget.used + budget.spilled)
-      line
-    }
-    val load = seconds(lines.load(loading, 0))
-    println(
-      f"load ${lines.rows}%d rows: $load%.1f s; ${perRow(lines)}%.1f bytes a row, " +
-        f"at most ${peak.toDouble / lines.rows}%.1f"
-    )
+    loaded(budget, orders, 0).close()
+    val lines = loaded(budget, orders, 6)
     lookups("loaded", lines, orders)
     scan(lines)
 
@@ -81,6 +71,21 @@ object Bench {
     lookups("ticked", lines, orders)
     lines.close()
     println(s"closed: ${lines.bytes} bytes in use, ${budget.reserved} in slabs")
+  }
+
+  private def loaded(budget: MemoryBudget, orders: Orders, rangeBits: Int): Arrangement = {
+    val lines = new Arrangement(1, 5, budget, "lines by order")
+    var peak = 0L
+    val loading = orders.lines(rangeBits).map { line =>
+      peak = math.max(peak, budget.used + budget.spilled)
+      line
+    }
+    val load = seconds(lines.load(loading, 0, rangeBits))
+    println(
+      f"load ${lines.rows}%d rows, in the order of $rangeBits bits: $load%.1f s; " +
+        f"${perRow(lines)}%.1f bytes a row, at most ${peak.toDouble / lines.rows}%.1f"
+    )
+    lines
   }
 
   private def lookups(when: String, lines: Arrangement, orders: Orders): Unit = {
@@ -176,11 +181,15 @@ private final class Orders(count: Int) {
     row
   }
 
-  def lines: Iterator[(UnsafeRow, UnsafeRow, Long)] =
-    Iterator
-      .range(0, count)
+  /** In the order of so many first bits of the hashes of their keys. */
+  def lines(rangeBits: Int): Iterator[(UnsafeRow, UnsafeRow, Long)] = {
+    def range(order: Int): Int = if (rangeBits == 0) 0 else hash(order) >>> (32 - rangeBits)
+    def hash(order: Int): Int = Arrangement.hash(key(order))
+    val ordered = (0 until count).toArray.sortBy(range)
+    ordered.iterator
       .flatMap(order => Iterator.range(0, linesOf(order)).map((key(order), _, order)))
       .map { case (key, i, order) => (key, line(order, i, 0), 1L) }
+  }
 
   /** Retracts the first line of so many orders as it is at `time - 1`, and inserts its next version.
     *

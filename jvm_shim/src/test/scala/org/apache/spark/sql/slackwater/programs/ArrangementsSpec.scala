@@ -53,7 +53,7 @@ final class ArrangementsSpec extends AnyFunSuite with BeforeAndAfterEach {
         all,
         all.register(identity, name, asOf),
         () => new Arrangement(1, 1, budget, name),
-        _ => found()
+        _ => Contents.of(found())
       )
 
     def readers: Seq[Seq[String]] = {

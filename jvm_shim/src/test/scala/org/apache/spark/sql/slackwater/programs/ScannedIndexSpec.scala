@@ -18,10 +18,12 @@ final class ScannedIndexSpec extends AnyFunSuite {
 
   private def indexOf(budget: MemoryBudget, rows: Int): ScannedIndex =
     new ScannedIndex(1, 1, "tides", budget)((_, wanted) =>
-      (0L until rows.toLong).iterator
-        .map(row)
-        .filter(wanted.contains)
-        .map(each => (each, each.copy(), 1L))
+      Contents.of(
+        (0L until rows.toLong).iterator
+          .map(row)
+          .filter(wanted.contains)
+          .map(each => (each, each.copy(), 1L))
+      )
     )
 
   private def wantAll(index: ScannedIndex, tick: TickContext, rows: Int): Unit =

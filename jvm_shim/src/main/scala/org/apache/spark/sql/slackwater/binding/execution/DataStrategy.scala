@@ -13,8 +13,17 @@ import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.{SeveralInserts, Statement}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.DataErrors
-import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, SlotRowsExec}
-import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, InlineRows, SlotRows}
+import org.apache.spark.sql.slackwater.scan.execution.{
+  IndexLookupJoinExec,
+  InlineRowsExec,
+  SlotRowsExec
+}
+import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundScan,
+  IndexLookupJoin,
+  InlineRows,
+  SlotRows
+}
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
 /** Plans statements and inline rows, and refuses what was never bound.
@@ -31,6 +40,7 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case SeveralInserts(targets, queries) => Seq(SeveralInsertsExec(targets, queries))
     case InlineRows(label, output, rows)  => Seq(InlineRowsExec(label, output, rows))
     case SlotRows(name, output)           => Seq(SlotRowsExec(name, output))
+    case join: IndexLookupJoin            => Seq(IndexLookupJoinExec(planLater(join.probe), join))
     case V2Relation(Ours(table))          => throw DataErrors.unbound(table.name)
     case scan: DataSourceV2ScanRelation   =>
       scan.relation.table match {

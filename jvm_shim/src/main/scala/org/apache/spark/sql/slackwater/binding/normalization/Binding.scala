@@ -100,7 +100,10 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
     val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
-    val answer = coordinator.call("/v1/bind", body)
+    val answer = Holds.releasing(coordinator) { ended =>
+      if (ended.nonEmpty) body.set[ObjectNode]("released", Json.texts(ended))
+      coordinator.call("/v1/bind", body)
+    }
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
       new Hold(coordinator, SparkSessions.id(session), name)
     }

@@ -11,13 +11,20 @@ import org.apache.spark.sql.slackwater.protocol.{ObjectStore, Wire}
   *
   * @param lastTime
   *   no row has a later time, in ms
+  * @param retracts
+  *   whether a row's diff may be another one than 1, where rows have diffs of their own
   */
 private[slackwater] final case class PartFile(
     status: FileStatus,
     rows: Long,
     uniform: Option[Uniform],
-    lastTime: Option[Long]
-)
+    lastTime: Option[Long],
+    retracts: Boolean
+) {
+
+  /** Each row is added once, and nothing is taken away. */
+  def isPlain: Boolean = uniform.fold(!retracts)(_.diff == 1L)
+}
 
 /** The time and the diff that all rows of a file have. */
 private[slackwater] final case class Uniform(time: Long, diff: Long)
@@ -41,7 +48,8 @@ private[slackwater] object Files {
         status,
         file.path("rows").asLong,
         uniform,
-        Option(file.get("max_time")).flatMap(Wire.longOption)
+        Option(file.get("max_time")).flatMap(Wire.longOption),
+        file.path("retractions").asBoolean(true)
       )
     }
 }

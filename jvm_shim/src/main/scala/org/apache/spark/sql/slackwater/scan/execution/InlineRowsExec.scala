@@ -18,10 +18,12 @@ private[slackwater] final case class InlineRowsExec(
   override def nodeName: String = s"SlackwaterScan $label"
   override protected def stringArgs: Iterator[Any] = Iterator(output)
 
-  @transient private lazy val unsafeRows: IndexedSeq[InternalRow] = {
-    val project = UnsafeProjection.create(output, output)
-    rows.iterator.map(row => project(row).copy(): InternalRow).toIndexedSeq
-  }
+  @transient private lazy val unsafeRows: IndexedSeq[InternalRow] =
+    if (rows.forall(_.isInstanceOf[UnsafeRow])) rows.toIndexedSeq
+    else {
+      val project = UnsafeProjection.create(output, output)
+      rows.iterator.map(row => project(row).copy(): InternalRow).toIndexedSeq
+    }
 
   override protected def doExecute(): RDD[InternalRow] = {
     val counter = longMetric("numOutputRows")

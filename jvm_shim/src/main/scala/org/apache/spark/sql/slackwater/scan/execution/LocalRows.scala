@@ -16,6 +16,7 @@ private[slackwater] object LocalRows {
   private def needsNoJob(plan: SparkPlan): Boolean = plan match {
     case _: LocalTableScanExec | _: InlineRowsExec | _: CommandResultExec => true
     case root: RunsPlan                                                   => needsNoJob(root.child)
+    case join: IndexLookupJoinExec                                        => needsNoJob(join.child)
     case _                                                                => false
   }
 }

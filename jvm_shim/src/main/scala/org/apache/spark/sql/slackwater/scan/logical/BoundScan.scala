@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.scan.logical
 import scala.jdk.CollectionConverters._
 
 import com.fasterxml.jackson.databind.JsonNode
-import com.fasterxml.jackson.databind.node.MissingNode
+import com.fasterxml.jackson.databind.node.{MissingNode, ObjectNode}
 
 import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions._
@@ -26,7 +26,14 @@ private[slackwater] final case class BoundParts(
     json: JsonNode,
     schema: StructType,
     hold: Option[Hold]
-)
+) {
+
+  /** The same without the indexes that keep it. */
+  def unindexed: BoundParts = json match {
+    case relation: ObjectNode => copy(json = relation.deepCopy().without[ObjectNode]("indexes"))
+    case _                    => this
+  }
+}
 
 /** A collection at one time. It becomes a plan over its parts when the optimizer begins, after
   * Spark has looked for cached data.

@@ -12,7 +12,7 @@ private[slackwater] object FoldInlineRows extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUp {
     case project @ Project(columns, local: InlineRows) if columns.forall(foldable) =>
       attempt(project) {
-        val projection = UnsafeProjection.create(columns, local.output)
+        val projection = projected(columns, local)
         val output = columns.map(_.toAttribute.asInstanceOf[AttributeReference])
         local.copy(output = output, rows = local.rows.map(row => projection(row).copy()))
       }
@@ -26,6 +26,16 @@ private[slackwater] object FoldInlineRows extends Rule[LogicalPlan] {
     case Limit(IntegerLiteral(count), local: InlineRows) =>
       local.copy(rows = local.rows.take(count))
   }
+
+  /** Code is made where it is worth it. */
+  private def projected(columns: Seq[NamedExpression], local: InlineRows): UnsafeProjection =
+    if (local.rows.sizeIs > fewRows) UnsafeProjection.create(columns, local.output)
+    else
+      InterpretedUnsafeProjection.createProjection(
+        BindReferences.bindReferences(columns, local.output)
+      )
+
+  private val fewRows = 1000
 
   private def foldable(expression: Expression): Boolean =
     expression.deterministic && !expression.exists {

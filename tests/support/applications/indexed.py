@@ -1,0 +1,64 @@
+"""Two tables with the same contents, one with an index, and what a plan says of it."""
+
+from __future__ import annotations
+
+from tests.support.waiting import wait_until
+
+KINDS = {
+    "int": ("INT", ["1", "2", "-3", "NULL"]),
+    "long": ("BIGINT", ["1", "9223372036854775807", "NULL"]),
+    "text": ("STRING", ["''", "'a'", "'A'", "'a '", "'twenty-four characters ..'", "NULL"]),
+    "collated": ("STRING COLLATE UTF8_LCASE", ["'a'", "'A'", "'b'", "NULL"]),
+    "trimmed": ("STRING COLLATE UTF8_BINARY_RTRIM", ["'a'", "'a  '", "'b'", "NULL"]),
+    "char": ("CHAR(5)", ["'a'", "'a  '", "'abcde'", "NULL"]),
+    "varchar": ("VARCHAR(5)", ["'a'", "'a  '", "NULL"]),
+    "double": ("DOUBLE", ["0.0D", "-0.0D", "double('NaN')", "1.5D", "NULL"]),
+    "float": ("FLOAT", ["float('0')", "float('-0')", "float('NaN')", "NULL"]),
+    "decimal": ("DECIMAL(10, 2)", ["1.00", "1.10", "-0.00", "NULL"]),
+    "date": ("DATE", ["DATE '2026-01-01'", "DATE '0001-01-01'", "NULL"]),
+    "timestamp": ("TIMESTAMP", ["TIMESTAMP '2026-01-01 00:00:00'", "NULL"]),
+    "ntz": ("TIMESTAMP_NTZ", ["TIMESTAMP_NTZ '2026-01-01 00:00:00'", "NULL"]),
+    "boolean": ("BOOLEAN", ["true", "false", "NULL"]),
+    "binary": ("BINARY", ["X'00'", "X''", "NULL"]),
+    "struct": (
+        "STRUCT<x: INT, y: DOUBLE>",
+        [
+            "named_struct('x', 1, 'y', 0.0D)",
+            "named_struct('x', 1, 'y', -0.0D)",
+            "named_struct('x', CAST(NULL AS INT), 'y', 1D)",
+            "NULL",
+        ],
+    ),
+    "array": ("ARRAY<INT>", ["array(1, 2)", "array(1, NULL)", "array()", "NULL"]),
+}
+
+
+def hydrated(place, name):
+    text = (
+        "SELECT hydrated FROM slackwater.mz_internal.mz_hydration_statuses h "
+        "JOIN slackwater.mz_catalog.mz_indexes i ON i.id = h.object_id "
+        f"JOIN slackwater.mz_internal.mz_object_fully_qualified_names n ON n.id = i.id "
+        f"WHERE i.name = '{name}' AND n.schema_name = '{place.schema}'"
+    )
+    wait_until(lambda: place.rows(text) == [[True]], what=f"the index {name}")
+
+
+def plan_of(place, text):
+    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}"))
+
+
+def uses(place, text, index):
+    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text)
+
+
+def pair(place, columns):
+    """Two tables with the same columns; the first has an index on `k`."""
+    for name in ("a", "b"):
+        place.sql(f"CREATE TABLE {name} ({columns}) WITH (RETAIN HISTORY FOR '1 day')")
+    place.sql("CREATE INDEX by_k ON a (k) WITH (RETAIN HISTORY FOR '1 day')")
+
+
+def both(place, text):
+    """Runs a change on both tables."""
+    for name in ("a", "b"):
+        place.sql(text.format(name))
