@@ -380,11 +380,11 @@ class Twin:
         return self._differs(view.query, step, f"{text}, missing {dict(wanted.rows - rows)}")
 
     def _wait(self, name: str, at: int) -> None:
-        worker, flow = self._bench.worker, self._bench.flows[name]
+        bench, flow = self._bench, self._bench.flows[name]
         for _ in range(int(PATIENCE)):
-            if is_complete(worker, flow, at, 1):
+            if is_complete(bench.worker, flow, at, 1):
                 return
-            if (failure := worker.failure(flow.global_id)) is not None:
+            if (failure := bench.failure(flow)) is not None:
                 raise failure
         raise AssertionError(f"{name} is not complete at {at} after {PATIENCE:g} s")
 

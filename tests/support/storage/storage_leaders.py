@@ -133,6 +133,7 @@ class Leader:
         )
         self.collections = Collections(self.storage, self.client, lambda: self.catalog.state)
         self.collections.open()
+        self.collections.allow_compaction()
 
     def create(
         self, name: str, kind: ItemKind, inputs: tuple[GlobalId, ...] = (), has_errors: bool = False
@@ -196,4 +197,4 @@ class Leader:
         self.client.commits.commit(
             [Append(item.shard_id, Timestamp(lower), Timestamp(upper), rows)]
         )
-        self.collections.report({view: Timestamp(upper)})
+        self.storage.report([(view, Frontier(upper))])
