@@ -60,8 +60,10 @@ def test_what_runs_ends_with_its_replica_and_the_next_one_goes_on(place, tmp_pat
     place.write("t", {"v": "b"})
     assert is_out(tmp_path, 1)
     assert counted(place) == seen
-    # What is dropped meanwhile does not come back.
+    # What is dropped meanwhile does not come back. Nobody runs it, so CREATE waits to its deadline.
+    place.sql("SET slackwater.statement_timeout = '10s'")
     place.sql("CREATE SOURCE other FROM LOAD GENERATOR COUNTER (TICK INTERVAL '20ms')")
+    place.sql("RESET slackwater.statement_timeout")
     place.sql("DROP SOURCE other")
     told(place, lambda storage: storage.connect_replica(INSTANCE, REPLICA))
     place.wait(lambda: is_out(tmp_path, 2) and counted(place) > seen)
