@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -237,7 +237,8 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
     definition = definition_of(item, state)
     # Through views that are not stored.
     inputs = [each for each in state.below(item.depends_on, is_stored) if is_stored(each)]
-    described = DataflowDescription(
+    settings = settings_of(item)
+    return DataflowDescription(
         name=item.full_name,
         objects_to_build=(ObjectToBuild(item.id, definition.text),),
         source_imports=tuple(SourceImport(each.id, _shards(each).text) for each in inputs),
@@ -251,10 +252,6 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
             if item.kind is ItemKind.MATERIALIZED_VIEW
             else ()
         ),
-    )
-    settings = settings_of(item)
-    return replace(
-        described,
         settings=None if settings is None else tuple(sorted(settings.items())),
         initial_storage_as_of=_as_of(item),
     )

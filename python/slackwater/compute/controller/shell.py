@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock, get_ident
 from typing import Protocol, TypeVar
 
@@ -324,13 +325,13 @@ class Compute:
             commits = self._carry_out(effects)
             while self._said:
                 said, self._said = self._said, []
-                effects = self._seams.storage.do(lambda _, said=said: self._heard(said))  # type: ignore[misc]
+                effects = self._seams.storage.do(partial(self._heard, said))
                 commits += self._carry_out(effects)
         finally:
             self._carrier = None
         return result, commits
 
-    def _heard(self, said: Sequence[Response]) -> tuple[ef.Effect, ...]:
+    def _heard(self, said: Sequence[Response], _: StorageCore) -> tuple[ef.Effect, ...]:
         for each in said:
             self._core.respond(each)
         return self._core.process()

@@ -211,12 +211,7 @@ def checked(name: str, value: str) -> str:
     try:
         return found.parse(value)
     except ValueError as reason:
-        raise user_error(
-            "SLACKWATER_INVALID_VARIABLE",
-            variable=found.name,
-            value=repr(value),
-            reason=str(reason),
-        ) from None
+        raise variables.invalid(found.name, value, reason) from None
 
 
 def milliseconds(values: Mapping[str, str], name: str) -> int | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import TextPosition, unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, TextPosition, unsupported, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
 SERIALIZABLE = "serializable"
@@ -208,12 +208,14 @@ def assign(name: str, value: str | None) -> Assigned:
     try:
         return found.parse(value)
     except ValueError as reason:
-        raise user_error(
-            "SLACKWATER_INVALID_VARIABLE",
-            variable=found.name,
-            value=repr(value),
-            reason=str(reason),
-        ) from None
+        raise invalid(found.name, value, reason) from None
+
+
+def invalid(name: str, value: str, reason: ValueError) -> SlackwaterError:
+    """SLACKWATER_INVALID_VARIABLE for a value that a variable or parameter does not take."""
+    return user_error(
+        "SLACKWATER_INVALID_VARIABLE", variable=name, value=repr(value), reason=str(reason)
+    )
 
 
 @lru_cache(maxsize=64)
