@@ -47,9 +47,11 @@ DESCRIPTIONS: Mapping[str, str] = {
         "The keys of indexes: the position of a column in the relation, or an expression."
     ),
     "mz_columns": "The columns of all relations, by `position` from 1.",
-    "mz_clusters": "The one cluster.",
+    "mz_clusters": "The clusters.",
+    "mz_cluster_replica_sizes": "The sizes of replicas, and their weights.",
+    "mz_cluster_replica_frontiers": "Up to where each replica has each view and index.",
     "mz_cluster_replicas": (
-        "The one replica of the cluster: the driver of the application that leads."
+        "The replicas of clusters, all of which are in the driver of the application that leads."
     ),
     "mz_audit_events": "Each change of a definition: of what, by whom, when.",
     "mz_frontiers": "From when on each object can be read, and up to when it is complete.",

@@ -18,6 +18,7 @@ import pyarrow as pa
 from tests.bench import (
     changefeed_figures,
     checkpoint_figures,
+    cluster_figures,
     collection_figures,
     compute_figures,
     index_figures,
@@ -274,6 +275,7 @@ FIGURES = {
     "binds": binds,
     "scans": scans,
     "index_reads": index_figures.index_reads,
+    "clusters": cluster_figures.clusters,
     "visible": visible,
     "idle": idle,
     "start": start,

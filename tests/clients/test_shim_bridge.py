@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tests.support.applications.parts_coordinator import (
@@ -30,7 +31,7 @@ pytestmark = pytest.mark.spark
 class Bridge:
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
-        self.scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge.under("")
+        self.scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge.under("", "", "", 1)
 
     def strings(self, *values: str) -> Any:
         array = self.spark.sparkContext._gateway.new_array(
@@ -175,3 +176,35 @@ def test_settings_are_those_that_are_named_and_spark_defaults(
     other.scala = scala.under("{}")
     own = str(spark._jvm.java.util.TimeZone.getDefault().getID())
     assert other.collect(zone).column("zone").to_pylist() == [own]
+
+
+# --- replicas
+
+
+def test_replicas_share_memory_by_their_weights(spark: SparkSession) -> None:
+    shim = spark._jvm.org.apache.spark.sql.slackwater
+    bridge = shim.bridge.Bridge
+
+    def budget(name: str, weight: int) -> Any:
+        flows = bridge.under("{}", "somewhere", name, weight).dataflows()
+        return flows.replica().arrangements().budget()
+
+    def limit(budget: Any) -> int:
+        with pytest.raises(Py4JJavaError) as refused:
+            shim.arrangements.Allotment(budget, "a test").allocate(1 << 60)
+        return int(refused.value.java_exception.limitBytes())
+
+    first = budget("a", 1)
+    whole = limit(first)
+    second = budget("b", 3)
+    assert (limit(first), limit(second)) == (
+        pytest.approx(whole / 4, abs=2),
+        pytest.approx(whole * 3 / 4, abs=2),
+    )
+    bridge.weigh("somewhere", "a", 9)
+    assert limit(second) == pytest.approx(whole / 4, abs=2)
+    assert json.loads(bridge.arrangements("somewhere", "a")) == []
+    bridge.endReplica("somewhere", "a")
+    assert limit(second) == pytest.approx(whole, abs=2)
+    bridge.endReplica("somewhere", "a")
+    bridge.endReplica("somewhere", "b")

@@ -27,6 +27,42 @@ while jobs.hasNext():
 HOLDS = "SELECT count(*) FROM mz_internal.mz_read_holds WHERE kind = 'statement'"
 
 
+POOLS = """
+root = spark.sparkContext._jsc.sc().getPoolForName('slackwater').get()
+pools = root.schedulableQueue().iterator()
+result = {}
+while pools.hasNext():
+    pool = pools.next()
+    result[pool.name()] = pool.weight()
+"""
+
+
+def test_each_replica_has_a_pool_with_its_weight(workplace):
+    workplace.sql("CREATE CLUSTER c (SIZE = '25cc')")
+    try:
+        workplace.sql("CREATE TABLE t (k BIGINT)")
+        workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
+        before = max(job for job, _, _ in workplace.application.python(JOBS))
+        workplace.sql(
+            "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT k % 5 AS r, sum(k) FROM t GROUP BY 1"
+        )
+        assert len(workplace.rows("SELECT * FROM v")) == 5
+        (mine,) = workplace.rows(
+            "SELECT r.cluster_id, r.id FROM mz_catalog.mz_cluster_replicas r"
+            " JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id WHERE c.name = 'c'"
+        )
+        pool = f"slackwater {mine[0]}.{mine[1]} (25)"
+        ran = {each for job, _, each in workplace.application.python(JOBS) if job > before}
+        assert ran - {"default"} == {pool}
+        assert workplace.application.python(POOLS)[pool] == 25
+        workplace.sql("ALTER CLUSTER c SET (SIZE = '400cc')")
+        workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
+        assert workplace.value("SELECT count(*) FROM v") == 5
+        assert workplace.application.python(POOLS)[pool.replace("25", "400")] == 400
+    finally:
+        workplace.sql("DROP CLUSTER c CASCADE")
+
+
 def test_a_tick_reads_files_in_the_pool_of_views(workplace):
     workplace.sql("CREATE TABLE t (k BIGINT, s STRING)")
     workplace.sql(
@@ -38,7 +74,7 @@ def test_a_tick_reads_files_in_the_pool_of_views(workplace):
     assert workplace.value("SELECT sum(n) FROM v") == 60000
     ran = [(group, pool) for job, group, pool in workplace.application.python(JOBS) if job > before]
     of_ticks = {pool for group, pool in ran if group is not None and group.startswith("slackwater")}
-    assert of_ticks == {"slackwater"}
+    assert of_ticks == {"slackwater u1.u1 (100)"}
     assert {pool for group, pool in ran if group is None} == {"default"}
 
 

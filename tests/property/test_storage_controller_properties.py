@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import histories, settings_of
-from tests.support.storage.storage_model import Died, Room
+from tests.support.storage.storage_model import INSTANCE, Died, Room
 
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.controller.protocol import FrontierUppers
@@ -39,6 +39,8 @@ from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.exports import CreateExportToken
 
 HOLDER = Holder(HoldKind.STATEMENT, "s")
+OTHER = "other"
+"""An instance without replicas."""
 
 frontiers = st.integers(0, 30).map(Frontier)
 steps = st.integers(0, 6)
@@ -146,6 +148,7 @@ class Controller(RuleBasedStateMachine):
         self.write_frontiers = {}
         self.remaps = {}
         self.waiting = {}
+        self.core.placement.create_instance(OTHER)
         # Most rules need a collection; a history that has none yet would be thrown away.
         return self.create_table(policy)
 
@@ -207,6 +210,16 @@ class Controller(RuleBasedStateMachine):
         ingestion = self.installed(self.room.own_remap())
         self.remaps[ingestion] = ingestion
         return ingestion
+
+    @rule(source=ingestions, instance=st.sampled_from([INSTANCE, OTHER]))
+    def move_ingestion(self, source, instance):
+        if not self.known(source):
+            return
+        self.core.move_ingestion(source, instance)
+        catalog = self.room.durable.catalog
+        description, policy = catalog[source]
+        moved = replace(description.data_source, instance=instance)
+        catalog[source] = (replace(description, data_source=moved), policy)
 
     @rule(target=ids, source=ingestions, progress=st.booleans())
     def use_as_collection(self, source, progress):
@@ -399,6 +412,16 @@ class Controller(RuleBasedStateMachine):
         self.room.durable.sinks[sink] = altered
         self.model.tokens[token] = ({from_id}, max(since.value, reached.value - 1))
         self.model.forget_closed()
+
+    @rule(sink=sinks, instance=st.sampled_from([INSTANCE, OTHER]))
+    def move_sink(self, sink, instance):
+        if f"sink {sink}" not in self.model.tokens:
+            return
+        as_of = self.core.exports.get(sink).as_of
+        self.core.move_export(sink, instance)
+        assert self.core.exports.get(sink).as_of == as_of
+        sinks = self.room.durable.sinks
+        sinks[sink] = replace(sinks[sink], instance=instance)
 
     @rule(sink=sinks)
     def drop_sink(self, sink):

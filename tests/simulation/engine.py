@@ -66,6 +66,12 @@ class SimulatedEngine:
     def under(self, settings: Mapping[str, str] | None) -> SimulatedEngine:
         return self
 
+    def on_replica(self, share):
+        return self
+
+    def end_replica(self, name):
+        pass
+
     @contextmanager
     def ended_by(self, interruption):
         yield

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 from tests.simulation.workload import Clients
 from tests.support.adapter.coordination import Place
-
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
-from slackwater.repr.errors import FatalError
-from slackwater.storage.controller.shell import Storage
-
-OTHER = "other"
-"""An instance without objects."""
 
 RESET = "ALTER SYSTEM RESET ALL"
 SET = (
@@ -33,7 +25,7 @@ class Operations:
     clients: Clients
 
     def replicas(self) -> None:
-        """Lets the replica of sources and sinks go, or severs its connection; another one comes."""
+        """Lets the replicas go, has two that race, or severs connections; another cluster comes."""
         self.clients.now_and_then(2.0, self._replace)
 
     def parameters(self) -> None:
@@ -43,7 +35,7 @@ class Operations:
     def end(self) -> None:
         """Whoever leads has a replica, and goes by the defaults. Nobody else calls."""
         for name, action in (
-            ("connect", _telling(_connect)),
+            ("one replica", _with_replicas(1)),
             ("reset", lambda place: place.sql(RESET, "op/1")),
         ):
             while not self.clients.ask(name, action):
@@ -51,12 +43,13 @@ class Operations:
 
     def _replace(self) -> None:
         scheduler, ask = self.clients.world.scheduler, self.clients.ask
-        if scheduler.rng.random() < 0.5:
-            ask("let the replica go", _telling(_let_go))
+        count = scheduler.rng.choice((0, 1, 2, 2))
+        if ask(f"{count} replicas", _with_replicas(count)):
             scheduler.sleep(scheduler.rng.uniform(0, 2))
         if scheduler.rng.random() < 0.5:
-            ask("another instance", _telling(_come_and_go))
-        ask("connect", _telling(_connect))
+            ask("another cluster", _come_and_go)
+        ask("connect", _connect)
+        ask("one replica", _with_replicas(1))
 
     def _alter(self) -> None:
         rng = self.clients.world.scheduler.rng
@@ -65,29 +58,21 @@ class Operations:
         self.clients.ask("alter", lambda place: place.sql(text, "op/1"))
 
 
-def _telling(action: Callable[[Storage], object]) -> Callable[[Place], None]:
-    """The controller does it, and the replica what follows."""
-
-    def tell(place: Place) -> None:
-        parts = place.coordinator.parts
-        with parts.relations.catalog.lock:
-            action(parts.relations.storage)
-            parts.implications._replica.apply_commands()
-
-    return tell
+def _connect(place: Place) -> None:
+    """The connection to each replica begins anew, and what it runs goes on."""
+    parts = place.coordinator.parts
+    with parts.relations.catalog.lock:
+        for cluster in parts.relations.state.clusters.values():
+            for replica in cluster.replicas:
+                parts.relations.storage.connect_replica(cluster.id, replica.id)
+        parts.implications._replicas.apply_commands()
 
 
-def _connect(storage: Storage) -> None:
-    storage.connect_replica(INSTANCE, REPLICA)
+def _with_replicas(count: int) -> Callable[[Place], object]:
+    text = f"ALTER CLUSTER quickstart SET (REPLICATION FACTOR = {count})"
+    return lambda place: place.sql(text, "op/1")
 
 
-def _let_go(storage: Storage) -> None:
-    """A leader that began meanwhile may have none yet."""
-    with suppress(FatalError):
-        storage.drop_replica(INSTANCE, REPLICA)
-
-
-def _come_and_go(storage: Storage) -> None:
-    storage.do(lambda core: core.placement.create_instance(OTHER))
-    storage.connect_replica(OTHER, "r1")
-    storage.do(lambda core: core.placement.drop_instance(OTHER))
+def _come_and_go(place: Place) -> None:
+    place.sql("CREATE CLUSTER IF NOT EXISTS other (SIZE = '25cc')", "op/1")
+    place.sql("DROP CLUSTER other", "op/1")

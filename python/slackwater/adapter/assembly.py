@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +16,11 @@ import structlog
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
+from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections, recovered
+from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.controllers.outputs import StoredOutputs
 from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
@@ -28,6 +30,7 @@ from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.clusters import ClusterDefinitions
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
@@ -53,7 +56,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.metrics import Metrics
-from slackwater.adapter.sources.replica import StorageReplica
+from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.sinks import SinkRunner
@@ -75,9 +78,10 @@ from slackwater.checkpoints import DatabaseStore
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.controller.protocol import DataflowStatus, Problem
 from slackwater.compute.controller.shell import Compute, Respond, Seams
-from slackwater.compute.engine import Engine
+from slackwater.compute.engine import Engine, ReplicaShare
 from slackwater.compute.local_replica import LocalReplica, ReplicaOptions, ReplicaParts
 from slackwater.compute.planning import Planner
+from slackwater.controller.holds import Holder, HoldKind
 from slackwater.controller.protocol import ReplicaKey
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
@@ -166,7 +170,13 @@ def open_coordinator(given: Given) -> Coordinator:
     """
     base = _base(given)
     connectors = _connectors(given, base)
-    health = Health(connectors.ingestion, connectors.webhooks, base.dataflows)
+    health = Health(
+        connectors.ingestion,
+        connectors.webhooks,
+        base.dataflows,
+        lambda: base.relations.state,
+        given.clock,
+    )
     system = _system(base, connectors, health)
     reads = Reads(
         base.relations,
@@ -180,10 +190,10 @@ def open_coordinator(given: Given) -> Coordinator:
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
     indexes = Indexes(base.relations, given.spark, base.planner)
-    replica = _replica(base, connectors)
-    implications = _implications(base, replica)
+    replicas = _replicas(base, connectors)
+    implications = _implications(given, base, replicas)
     changes = _changes(base, connectors, implications)
-    parameters = _parameters(given, base, changes, replica)
+    parameters = _parameters(given, base, changes, replicas)
     maintenance = _maintenance(given, base)
     definitions = _definitions(
         given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes))
@@ -278,7 +288,7 @@ def _base(given: Given) -> _Base:
     repair(persist, catalog)
     oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
-    replica_inbox = ReplicaInbox(ReplicaKey(INSTANCE, REPLICA))
+    replica_inbox = ReplicaInbox()
     configured: list[Configure] = []
 
     def configure(parameters: Mapping[str, str]) -> None:
@@ -309,7 +319,16 @@ def _base(given: Given) -> _Base:
             steady_ms,
         )
     )
-    dataflows = Dataflows(compute, lambda: catalog.state, oracle.read_ts)
+
+    @contextmanager
+    def held(items: Iterable[CatalogItem]) -> Iterator[None]:
+        hold = relations.hold(items, Holder(HoldKind.DEFINITION, "move"))
+        try:
+            yield
+        finally:
+            storage.release(hold)
+
+    dataflows = Dataflows(compute, lambda: catalog.state, oracle.read_ts, held)
 
     def committed(_: GroupCommit) -> None:
         compute.committed()
@@ -377,11 +396,17 @@ def _connecting(
     given: Given, persist: PersistClient, planner: Planner, clock_ms: SteadyClock
 ) -> Callable[[ReplicaKey, str, Respond], LocalReplica]:
     """The function that makes the replicas of this process, and starts them."""
-    parts = ReplicaParts(persist, given.spark, planner, lambda error: given.on_fatal(str(error)))
 
-    def connect(key: ReplicaKey, _: str, respond: Respond) -> LocalReplica:
-        name = f"{key.instance}-{key.replica}"
-        options = ReplicaOptions(name, clock_ms=clock_ms, monotonic=given.monotonic)
+    def connect(key: ReplicaKey, size: str, respond: Respond) -> LocalReplica:
+        share = _share(key, size)
+        parts = ReplicaParts(
+            persist,
+            given.spark.on_replica(share),
+            planner,
+            lambda error: given.on_fatal(str(error)),
+            lambda: given.spark.end_replica(share.name),
+        )
+        options = ReplicaOptions(share.name, clock_ms=clock_ms, monotonic=given.monotonic)
         replica = LocalReplica(parts, respond, options)
         replica.start()
         return replica
@@ -431,8 +456,8 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
 
 
-def _replica(base: _Base, connectors: _Connectors) -> StorageReplica:
-    return StorageReplica(
+def _replicas(base: _Base, connectors: _Connectors) -> StorageReplicas:
+    return StorageReplicas(
         base.replica_inbox,
         connectors.sources,
         connectors.sinks,
@@ -442,7 +467,7 @@ def _replica(base: _Base, connectors: _Connectors) -> StorageReplica:
 
 
 def _parameters(
-    given: Given, base: _Base, changes: Changes, replica: StorageReplica
+    given: Given, base: _Base, changes: Changes, replicas: StorageReplicas
 ) -> ParameterDefinitions:
     def refused(error: SlackwaterError) -> None:
         structlog.get_logger("parameters").warning("file ignored", error=error.message)
@@ -450,16 +475,18 @@ def _parameters(
 
     path = given.parameters_file
     file = None if path is None else ParameterFile(path, refused)
-    return ParameterDefinitions(changes, base.parameters, replica.apply_commands, file)
+    return ParameterDefinitions(changes, base.parameters, replicas.apply_commands, file)
 
 
-def _implications(base: _Base, replica: StorageReplica) -> Implications:
-    return Implications(
-        base.relations.catalog,
-        base.collections,
-        base.dataflows,
-        replica,
-    )
+def _implications(given: Given, base: _Base, replicas: StorageReplicas) -> Implications:
+    def resize(cluster: str, replica: str, size: str) -> None:
+        given.spark.on_replica(_share(ReplicaKey(cluster, replica), size))
+
+    return Implications(base.relations.catalog, base.collections, base.dataflows, replicas, resize)
+
+
+def _share(key: ReplicaKey, size: str) -> ReplicaShare:
+    return ReplicaShare(f"{key.instance}.{key.replica}", SIZES[size])
 
 
 @dataclass(frozen=True, slots=True)
@@ -498,6 +525,7 @@ def _definitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
         parameters=defining.parameters,
+        clusters=ClusterDefinitions(changes),
     )
 
 

@@ -78,6 +78,7 @@ _ANYWHERE = (
     st.ResetVariable,
     st.Show,
     st.ShowCreate,
+    st.ShowCreateCluster,
     st.ShowVariable,
     st.ShowAll,
     st.ExplainTimestamp,
@@ -120,7 +121,13 @@ class Statements:
         if statement is None or self._belongs_to_spark(execution.context, statement):
             return None
         match statement:
-            case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
+            case (
+                st.Show()
+                | st.ShowCreate()
+                | st.ShowCreateCluster()
+                | st.ShowVariable()
+                | st.ShowAll()
+            ):
                 return self._shows.columns(statement)
             case st.Subscribe():
                 return self._subscriptions.columns(execution.context, statement)
@@ -155,7 +162,13 @@ class Statements:
                 return self._transaction(execution, statement, own_id)
             case st.SetVariable() | st.ResetVariable():
                 return self._variable(session, statement)
-            case st.Show() | st.ShowCreate() | st.ShowVariable() | st.ShowAll():
+            case (
+                st.Show()
+                | st.ShowCreate()
+                | st.ShowCreateCluster()
+                | st.ShowVariable()
+                | st.ShowAll()
+            ):
                 return self._shows.show(execution, statement)
             case st.Subscribe():
                 return self._subscriptions.collect(execution, statement)
@@ -279,6 +292,9 @@ class Statements:
             raise user_error("SLACKWATER_SYSTEM_PARAMETER", parameter=statement.name)
         name = variables.variable(statement.name).name
         assigned = variables.assign(name, value)
+        if name == "cluster" and value is not None:
+            cluster = self._relations.state.cluster(assigned.value)
+            assigned = variables.Assigned(cluster.name)
         if value is None:
             session.values.pop(name, None)
         else:

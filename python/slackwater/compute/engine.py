@@ -213,6 +213,14 @@ class TickEnded(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicaShare:
+    """A replica by its name in the environment, and its weight beside the others."""
+
+    name: str
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramOwner:
     """The view that a program maintains; `name` is for messages."""
 
@@ -321,6 +329,16 @@ class Engine(Protocol):
         application. None: the time zone is UTC, and the rest is as the application has it.
         """
 
+    def on_replica(self, share: ReplicaShare) -> Engine:
+        """The same Spark, for a replica, which has arrangements of its own.
+
+        Of the memory for arrangements, and of the time of executors while all want some, each
+        replica gets what its weight is of all weights. Another weight counts from now on.
+        """
+
+    def end_replica(self, name: str) -> None:
+        """The replica has ended: others get its share. An unknown name changes nothing."""
+
     def ended_by(self, interruption: Interruption) -> AbstractContextManager[None]:
         """While the block runs, what this thread asks of Spark ends when `interruption` says so."""
 
@@ -353,7 +371,7 @@ class Engine(Protocol):
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
 
     def arrangements(self) -> Sequence[ArrangementSize]:
-        """The arrangements that programs of the environment keep, with all settings."""
+        """The arrangements that programs of the replica keep, with all settings."""
 
     def open_program(
         self,

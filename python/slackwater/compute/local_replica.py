@@ -51,12 +51,17 @@ HEARTBEAT_MS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReplicaParts:
-    """The things that a replica in this process works with; `on_end` is told why it has ended."""
+    """The things that a replica in this process works with.
+
+    `on_end` is told why it has ended by itself; `dropped` is called when it was dropped and has
+    given back all that it had.
+    """
 
     shards: Shards
     engine: Engine
     planner: Planner
     on_end: Callable[[BaseException], None]
+    dropped: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +93,7 @@ class LocalReplica:
         self._respond = respond
         self._options = options
         self._shards = parts.shards
+        self._dropped = parts.dropped
         self._offers = Offers(respond)
         self._lock = threading.Lock()
         self._state = ReplicaState()
@@ -126,6 +132,17 @@ class LocalReplica:
     def join(self) -> None:
         """Ends after the computations that have begun."""
         self._worker.stop()
+
+    def drop(self) -> None:
+        """Begins to end, and gives back what it has, in a thread of its own."""
+        self.close()
+        threading.Thread(
+            target=self._give_back, name=f"slackwater-{self._options.name}-ends", daemon=True
+        ).start()
+
+    def _give_back(self) -> None:
+        self._worker.finish()
+        self._dropped()
 
     def validate(self) -> None:
         """Raises `FatalError` when what it holds contradicts itself."""

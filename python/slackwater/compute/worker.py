@@ -153,6 +153,17 @@ class Worker:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
+    def finish(self) -> None:
+        """Forgets all dataflows, and ends when nothing of them is left."""
+        with self._changed:
+            flows = list(self._replica.flows)
+        for global_id in flows:
+            self.remove(global_id)
+        with self._changed:
+            while (self._views or self._runs) and self._thread.is_alive():
+                self._changed.wait(1)
+        self.stop()
+
     def wake(self) -> None:
         """Something was committed, or an upper moved."""
         with self._changed:

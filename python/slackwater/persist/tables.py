@@ -168,6 +168,13 @@ catalog_items = Table(
     Column("body", Text, nullable=False),
 )
 
+catalog_clusters = Table(
+    "catalog_clusters",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 # What ALTER SYSTEM has set. A name that a version does not know stays, for those that do.
 catalog_parameters = Table(
     "catalog_parameters",

@@ -167,6 +167,11 @@ def quote_identifier(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def quote_string(text: str) -> str:
+    """`text` as a string literal of Spark's."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. `type_json` is Spark's JSON for the type, as text; `metadata_json` likewise."""

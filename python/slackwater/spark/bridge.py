@@ -32,6 +32,7 @@ from slackwater.compute.engine import (
     MissedUpdates,
     NamedUpdates,
     ProgramOwner,
+    ReplicaShare,
     Ticked,
     TickEnded,
     ViewContents,
@@ -72,12 +73,14 @@ class Driver:
         self.origin = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._jvm = jvm
-        self._bridges: dict[str, SparkBridge] = {}
+        self._bridges: dict[tuple[str, str], SparkBridge] = {}
         self.statement = threading.local()
         """The interruption that ends the calls of each thread, with whatever settings."""
         self.groups: dict[Interruption, str] = {}
         """For each interruption, the job group of the call that it would end."""
         self._advances: dict[SparkProgram, Timestamp] = {}
+        self.weights: dict[str, int] = {}
+        """The weights of the replicas of this coordinator, by their names."""
         self.parts = GivenParts()
 
     def jvm(self) -> Any:
@@ -106,12 +109,22 @@ class Driver:
             found, self._advances = self._advances, {}
         return found
 
-    def known(self, settings: str, make: Callable[[], SparkBridge]) -> SparkBridge:
-        """The one bridge with these settings; `make` makes it when it is asked for first."""
+    def known(self, settings: str, replica: str, make: Callable[[], SparkBridge]) -> SparkBridge:
+        """The one bridge of the replica with these settings; `make` makes it when first asked."""
         with self._lock:
-            if settings not in self._bridges:
-                self._bridges[settings] = make()
-            return self._bridges[settings]
+            return self._bridges.setdefault((settings, replica), make())
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether the driver has been reached."""
+        return self._jvm is not None
+
+    def forget_replica(self, replica: str) -> None:
+        """The replica has ended, and its bridges with it."""
+        with self._lock:
+            self.weights.pop(replica, None)
+            for known in [each for each in self._bridges if each[1] == replica]:
+                del self._bridges[known]
 
 
 class SparkBridge:
@@ -121,19 +134,39 @@ class SparkBridge:
     user's SQL are raised as SlackwaterError with Spark's own condition and SQLSTATE.
     """
 
-    def __init__(self, driver: Driver | None = None, settings: str = "") -> None:
+    def __init__(self, driver: Driver | None = None, settings: str = "", replica: str = "") -> None:
+        """`replica` names the one whose arrangements and pool are used; "": none of the product."""
         self._driver = driver or Driver()
         self._settings = settings
+        self._replica = replica
         self._calls: Any = None
 
     def under(self, settings: Mapping[str, str] | None) -> SparkBridge:
         """The bridge to the same driver with other settings, as `Engine.under` promises."""
         text = "" if settings is None else json.dumps(dict(settings), sort_keys=True)
-        return self._driver.known(text, lambda: SparkBridge(self._driver, text))
+        replica = self._replica
+        return self._driver.known(text, replica, lambda: SparkBridge(self._driver, text, replica))
+
+    def on_replica(self, share: ReplicaShare) -> SparkBridge:
+        """The bridge for a replica, as `Engine.on_replica` promises."""
+        before = self._driver.weights.get(share.name)
+        self._driver.weights[share.name] = share.weight
+        if before not in (None, share.weight) and self._driver.is_attached:
+            _call(self._scala().weigh, self._driver.environment, share.name, share.weight)
+        return SparkBridge(self._driver, self._settings, share.name)
+
+    def end_replica(self, name: str) -> None:
+        """Gives back the share of a replica, as `Engine.end_replica` promises."""
+        self._driver.forget_replica(name)
+        if self._driver.is_attached:
+            _call(self._scala().endReplica, self._driver.environment, name)
 
     def _bridge(self) -> Any:
         if self._calls is None:
-            self._calls = _call(self._scala().under, self._settings)
+            environment, replica = self._driver.environment, self._replica
+            weight = self._driver.weights.get(replica, 1)
+            under = self._scala().under
+            self._calls = _call(under, self._settings, environment, replica, weight)
         return self._calls
 
     def _scala(self) -> Any:
@@ -271,8 +304,9 @@ class SparkBridge:
         _call(self._bridge().forgetPlan, plan_id)
 
     def arrangements(self) -> Sequence[ArrangementSize]:
-        """The arrangements of the environment, as `Engine.arrangements` promises."""
-        found = json.loads(_call(self._scala().arrangements, self._driver.environment))
+        """The arrangements of the replica, as `Engine.arrangements` promises."""
+        environment, replica = self._driver.environment, self._replica
+        found = json.loads(_call(self._scala().arrangements, environment, replica))
         return tuple(
             ArrangementSize(
                 each["number"],

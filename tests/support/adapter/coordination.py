@@ -36,6 +36,12 @@ class NoSpark:
     def under(self, settings):
         return self
 
+    def on_replica(self, share):
+        return self
+
+    def end_replica(self, name):
+        pass
+
     def infer(self, files):
         """Each column of a CSV file is BIGINT."""
         header = Path(files.groups[0][0]).read_text().splitlines()[0]
@@ -50,6 +56,12 @@ class Replaceable:
 
     def __init__(self, current) -> None:
         self.current = current
+
+    def on_replica(self, share):
+        return self
+
+    def end_replica(self, name):
+        pass
 
     def __getattr__(self, name: str):
         return getattr(self.current, name)

@@ -40,7 +40,7 @@ def hydrated(place, name):
         f"JOIN slackwater.mz_internal.mz_object_fully_qualified_names n ON n.id = i.id "
         f"WHERE i.name = '{name}' AND n.schema_name = '{place.schema}'"
     )
-    wait_until(lambda: place.rows(text) == [[True]], what=f"the index {name}")
+    wait_until(lambda: {*map(tuple, place.rows(text))} == {(True,)}, what=f"the index {name}")
 
 
 def plan_of(place, text):

@@ -20,10 +20,8 @@ class ArrangementMemory:
 
     def __init__(self, jvm: Any) -> None:
         shim = jvm.org.apache.spark.sql.slackwater
-        flows = shim.bridge.Bridge.under("{}").dataflows()
-        field = flows.getClass().getDeclaredField("arrangements")
-        field.setAccessible(True)
-        self._budget = field.get(flows).budget()
+        flows = shim.bridge.Bridge.under("{}", "", "", 1).dataflows()
+        self._budget = flows.replica().arrangements().budget()
         self._allotment = shim.arrangements.Allotment(self._budget, "a test")
 
     def used_bytes(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slackwater.compute.engine import Engine, KeptPlan, ProgramOwner, TickProgram
+from slackwater.compute.engine import Engine, KeptPlan, ProgramOwner, ReplicaShare, TickProgram
 from slackwater.planner.delta.program import Program
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
@@ -19,6 +19,9 @@ class WithoutMemory:
 
     def under(self, settings: Mapping[str, str] | None) -> WithoutMemory:
         return WithoutMemory(self._engine.under(settings))
+
+    def on_replica(self, share: ReplicaShare) -> WithoutMemory:
+        return WithoutMemory(self._engine.on_replica(share))
 
     def open_program(
         self,

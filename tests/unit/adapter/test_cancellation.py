@@ -282,6 +282,12 @@ class Busy:
     def under(self, settings):
         return self
 
+    def on_replica(self, share):
+        return self
+
+    def end_replica(self, name):
+        pass
+
     def analyze(self, text, catalog, namespace, functions=()):
         with self.interruption.on_cancel_or_deadline(self.ended.set):
             self.asked.set()
@@ -346,6 +352,12 @@ class Analyzer:
 
     def under(self, settings):
         return self
+
+    def on_replica(self, share):
+        return self
+
+    def end_replica(self, name):
+        pass
 
     def analyze(self, text, catalog, namespace, functions=()):
         if text == VIEW:

@@ -15,6 +15,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.waiting import wait_until
 
 from slackwater.adapter import coordinator
+from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER
 from slackwater.adapter.catalog.ops import SetParameter
 from slackwater.adapter.controllers.collections import DEFAULT_RETAIN_MS
 from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
@@ -329,7 +330,7 @@ def test_files_are_merged_up_to_their_target_and_go_when_the_lease_is_over(env):
 
 def test_as_many_dataflows_hydrate_as_the_parameter_says(place):
     def limits():
-        replicas = place.env.compute.look(lambda core: core.replicas("quickstart"))
+        replicas = place.env.compute.look(lambda core: core.replicas(DEFAULT_CLUSTER.id))
         return {replica.hydration.limit for replica in replicas.values()}
 
     assert limits() == {4}

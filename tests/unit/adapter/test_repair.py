@@ -11,6 +11,7 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 from tests.support.waiting import wait_until
 
+from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER
 from slackwater.adapter.ddl import repair
 from slackwater.persist.tables import parts, shards
 from slackwater.repr.errors import SlackwaterError
@@ -224,7 +225,7 @@ def test_what_reads_lost_contents_is_not_maintained(env):
     place.table("t", k="integer")
     place.sql("CREATE MATERIALIZED VIEW mv AS SELECT k FROM t")
     damaged(place, *no_shard(place.item("t").shard_id))
-    maintained = place.env.compute.look(lambda core: core.collections("quickstart"))
+    maintained = place.env.compute.look(lambda core: core.collections(DEFAULT_CLUSTER.id))
     assert place.item("mv").id not in {state.id for state in maintained}
     place.sql("DROP MATERIALIZED VIEW mv")
     place.drop("t")

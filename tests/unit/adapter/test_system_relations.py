@@ -22,14 +22,13 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
-    ClusterEntry,
     NoticeEntry,
     ObjectFrontiers,
-    ReplicaEntry,
     SessionEntry,
     SubscriptionEntry,
     SystemSnapshot,
@@ -74,6 +73,7 @@ def entry(number, name, kind, *uses, details=NO_DETAILS):
         depends_on=tuple(user_id(n) for n in uses),
         owner="me",
         details=details,
+        cluster=user_id(1) if kind.is_on_cluster else None,
     )
 
 
@@ -113,10 +113,11 @@ def snapshot():
         ),
         now_ms=6001,
         frontiers=frontiers,
-        hydrated={user_id(13): True},
+        hydrated={user_id(13): {"u1": True}},
+        replica_uppers=((user_id(13), "u1", Frontier(3001)),),
+        running_on={user_id(11): "u1"},
         statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
-        clusters=(ClusterEntry("u1", "quickstart", replicas=(ReplicaEntry("u1", "r1"),)),),
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
@@ -144,21 +145,26 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
-        hydration_progress=(HydrationProgress(user_id(13), 5, 10, 250),),
-        arrangements=(ArrangementSize(7, (user_id(11),), 5, 4096, (user_id(13),)),),
+        hydration_progress=(OfReplica("u1", HydrationProgress(user_id(13), 5, 10, 250)),),
+        arrangements=(
+            OfReplica("u1", ArrangementSize(7, (user_id(11),), 5, 4096, (user_id(13),))),
+        ),
         ticks=(
-            TickRecord(
-                user_id(13),
-                Timestamp(900),
-                Timestamp(950),
-                1200,
-                True,
-                3,
-                2,
-                TickTimes(5, 10, 4000, 20, 1000),
-                (
-                    StepRecord("delta", "delta", 3, 0, 10, "t"),
-                    StepRecord("union", "delta", 2, 5, 20),
+            OfReplica(
+                "u1",
+                TickRecord(
+                    user_id(13),
+                    Timestamp(900),
+                    Timestamp(950),
+                    1200,
+                    True,
+                    3,
+                    2,
+                    TickTimes(5, 10, 4000, 20, 1000),
+                    (
+                        StepRecord("delta", "delta", 3, 0, 10, "t"),
+                        StepRecord("union", "delta", 2, 5, 20),
+                    ),
                 ),
             ),
         ),
@@ -189,6 +195,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
     promised = """mz_frontiers mz_hydration_statuses mz_materialization_lag mz_wallclock_global_lag
         mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
         mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
+        mz_cluster_replica_sizes mz_cluster_replica_frontiers
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history

@@ -8,7 +8,6 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import Answers
 from tests.unit.adapter.test_sinks import caught_up, row, written
 
-from slackwater.adapter.ddl.upgrade import with_the_only_cluster
 from slackwater.persist.tables import catalog_items, source_states
 from slackwater.repr.frontier import Timestamp
 
@@ -124,13 +123,5 @@ def test_the_cluster_is_called_by_its_own_name(env):
                 sa.update(items).where(items.c.id == body["id"]).values(body=json.dumps(body))
             )
     place.start()
-    assert "IN CLUSTER `quickstart`" in place.item("s").create_sql
     assert "IN CLUSTER `quickstart`" in place.sql("SHOW CREATE SOURCE s")[0]["create_sql"]
     place.close()
-
-
-def test_only_the_clause_names_the_cluster():
-    text = "CREATE SINK `IN CLUSTER `default` FROM t"
-    assert with_the_only_cluster(text) == text
-    text = "CREATE SOURCE `a` IN CLUSTER `default` FROM FILES (PATH 'IN CLUSTER `default`')"
-    assert with_the_only_cluster(text) == text.replace("`default` FROM", "`quickstart` FROM")

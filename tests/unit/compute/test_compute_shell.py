@@ -60,6 +60,9 @@ class Link:
     def close(self):
         self.closed = True
 
+    def drop(self):
+        self.close()
+
     def join(self):
         assert self.closed
 
@@ -319,7 +322,7 @@ def test_a_log_is_read_from_each_replica(shelled):
         link.answers[pr.Peek] = lambda peek, rows=name: pr.PeekAnswered(
             peek.peek_id, pr.PeekRows(rows.encode())
         )
-    found = shelled.compute.log(pr.Log.ARRANGEMENTS)
+    found = [answer for _, answer in shelled.compute.log(pr.Log.ARRANGEMENTS)]
     assert [each.rows for each in found] == [b"r1", b"r2"]
     asked = {peek.id for link in shelled.links.values() for peek in of_kind(link.told, pr.Peek)}
     assert len(asked) == 1

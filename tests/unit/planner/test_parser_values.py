@@ -144,7 +144,7 @@ def test_unterminated(text: str, offset: int) -> None:
         ("slackwater.transaction_isolation", "read committed", "serializable"),
         ("STATEMENT_TIMEOUT", "1 min", "60000 ms"),
         ("statement_timeout", "5000", "5000 ms"),
-        ("cluster", "QuickStart", "quickstart"),
+        ("cluster", "QuickStart", "QuickStart"),
         ("emit_timestamp_notice", "true", "on"),
         ("cluster", None, "quickstart"),
     ],
@@ -157,8 +157,7 @@ def test_variable(name: str, value: str | None, stored: str) -> None:
     ("name", "value", "condition"),
     [
         ("transaction_isolation", "chaos", "SLACKWATER_INVALID_VARIABLE"),
-        ("cluster", "big", "SLACKWATER_UNKNOWN_CLUSTER"),
-        ("cluster", "default", "SLACKWATER_UNKNOWN_CLUSTER"),
+        ("cluster", "", "SLACKWATER_INVALID_VARIABLE"),
         ("statement_timeout", "soon", "SLACKWATER_INVALID_VARIABLE"),
         ("mz_version", "1", "SLACKWATER_READ_ONLY_VARIABLE"),
         ("search_path", "a", "SLACKWATER_UNSUPPORTED"),

@@ -543,6 +543,37 @@ def test_instances(room):
             action("other")
 
 
+def test_what_moves_ends_on_one_instance_before_it_begins_on_the_other(room):
+    ingestion, sink = room.ingestion(), room.sink(written(room))
+    room.core.placement.create_instance("other")
+    room.core.placement.connect_replica("other", "r1", "there")
+    room.core.process()
+    before = room.core.exports.get(sink)
+    room.core.move_ingestion(ingestion, "other")
+    room.core.move_export(sink, "other")
+    told = [(e.to, e.command) for e in room.core.process() if isinstance(e, ef.SendToReplica)]
+    there = ReplicaKey("other", "r1")
+    assert [(to, type(command), command.id) for to, command in told] == [
+        (R1, AllowCompaction, ingestion),
+        (there, RunIngestion, ingestion),
+        (R1, AllowCompaction, sink),
+        (there, RunSink, sink),
+    ]
+    assert (told[1][1].ingestion.instance, told[3][1].as_of) == ("other", before.as_of)
+    # Again, nothing.
+    room.core.move_ingestion(ingestion, "other")
+    room.core.move_export(sink, "other")
+    assert sent(room.core.process()) == []
+    for move, each, variant in (
+        (room.core.move_ingestion, ingestion, Variant.INGESTION_INSTANCE_MISSING),
+        (room.core.move_export, sink, Variant.EXPORT_INSTANCE_MISSING),
+    ):
+        with pytest.raises(StorageError, match=variant.value):
+            move(each, "nowhere")
+    with pytest.raises(StorageError, match=Variant.IDENTIFIER_MISSING.value):
+        room.core.move_ingestion(written(room), "other")
+
+
 def test_nothing_follows_a_drop_in_the_status(room):
     view = written(room)
     sink = room.sink(view)

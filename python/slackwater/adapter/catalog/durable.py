@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.audit import cluster_events
+from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER, ClusterEntry
 from slackwater.adapter.catalog.lock import CatalogLock
 from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
 from slackwater.adapter.catalog.model import (
@@ -31,6 +33,7 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
 from slackwater.persist.tables import (
     catalog_audit,
+    catalog_clusters,
     catalog_counters,
     catalog_items,
     catalog_parameters,
@@ -126,6 +129,7 @@ class DurableCatalog:
                 [*system_items, *stored.items.values()],
                 stored.revision,
                 stored.parameters,
+                stored.clusters.values(),
             )
 
         return DurableCatalog(transactor, transactor.transact(read), clock_ms, mark or Unmarked())
@@ -282,17 +286,20 @@ def _initialize(conn: Connection) -> None:
     conn.execute(
         sa.insert(catalog_schemas).values(id=_DEFAULT_SCHEMA_ID, name=DEFAULT_SCHEMA, comment=None)
     )
+    _write_clusters(conn, [DEFAULT_CLUSTER])
 
 
 def _read_state(conn: Connection) -> CatalogState:
     revision = conn.execute(sa.select(catalog_counters.c.revision)).scalar_one()
     schemas = [SchemaEntry(*row) for row in conn.execute(sa.select(catalog_schemas))]
+    clusters = [ClusterEntry.from_json(b) for b in conn.scalars(sa.select(catalog_clusters.c.body))]
     items = [CatalogItem.from_json(b) for b in conn.scalars(sa.select(catalog_items.c.body))]
     return CatalogState.of(
         sorted(schemas, key=lambda s: int(s.id[1:])),
         sorted(items, key=lambda i: int(i.id[1:])),
         revision,
         {row.name: row.value for row in conn.execute(sa.select(catalog_parameters))},
+        sorted(clusters, key=lambda c: int(c.id[1:])),
     )
 
 
@@ -327,10 +334,22 @@ def _write_diff(
                 id=schema.id, name=schema.name, comment=schema.comment
             )
         )
+    _forget_clusters(conn, [*diff.clusters_dropped, *(a.before for a in diff.clusters_altered)])
+    _write_clusters(conn, [*diff.clusters_created, *(a.after for a in diff.clusters_altered)])
     for name, value in diff.parameters:
         conn.execute(sa.delete(catalog_parameters).where(catalog_parameters.c.name == name))
         if value is not None:
             conn.execute(sa.insert(catalog_parameters).values(name=name, value=value))
+
+
+def _forget_clusters(conn: Connection, clusters: Iterable[ClusterEntry]) -> None:
+    for each in clusters:
+        conn.execute(sa.delete(catalog_clusters).where(catalog_clusters.c.id == each.id))
+
+
+def _write_clusters(conn: Connection, clusters: Iterable[ClusterEntry]) -> None:
+    for each in clusters:
+        conn.execute(sa.insert(catalog_clusters).values(id=each.id, body=each.to_json()))
 
 
 def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
@@ -338,6 +357,7 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
     events += [("drop", i.kind.value, _item_details(i)) for i in diff.dropped]
     events += [("drop", "schema", _schema_details(s)) for s in diff.schemas_dropped]
     events += [("create", "schema", _schema_details(s)) for s in diff.schemas_created]
+    events += cluster_events(diff)
     events += [("comment", "schema", _schema_details(s)) for s in diff.schemas_altered]
     events += [("create", i.kind.value, _item_details(i)) for i in diff.created]
     for change in diff.altered:

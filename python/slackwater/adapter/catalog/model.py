@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from cattrs import Converter
 
+from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER, ClusterEntry
 from slackwater.adapter.catalog.details import (
     NO_DETAILS,
     ChangefeedDetails,
@@ -66,6 +67,11 @@ class ItemKind(Enum):
         return self not in (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
     @property
+    def is_on_cluster(self) -> bool:
+        """Whether a cluster runs it."""
+        return self.is_maintained or self in (ItemKind.SOURCE, ItemKind.SINK)
+
+    @property
     def is_maintained(self) -> bool:
         """Whether a dataflow maintains it."""
         return self in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX)
@@ -104,7 +110,8 @@ class CatalogItem:
     """One object.
 
     `shard_id` is its durable collection; views, indexes and system relations have none. `details`
-    has what belongs to its kind. An object with a `parent` lives and dies with it.
+    has what belongs to its kind. An object with a `parent` lives and dies with it. `cluster` runs
+    it; None: none does.
     """
 
     id: GlobalId
@@ -119,6 +126,7 @@ class CatalogItem:
     owner: str = ""
     created_ms: int = 0
     details: Details = NO_DETAILS
+    cluster: GlobalId | None = None
 
     @property
     def full_name(self) -> str:
@@ -227,6 +235,9 @@ class CatalogItem:
         """The object that `to_json` wrote."""
         found = json.loads(text)
         details = details_of(found["kind"], found.pop("details"))
+        if "cluster" not in found and ItemKind(found["kind"]).is_on_cluster:
+            # Earlier releases had one cluster, which nobody could drop.
+            found["cluster"] = DEFAULT_CLUSTER.id
         return replace(_converter.structure(found, CatalogItem), details=details)
 
 
@@ -248,6 +259,7 @@ class CatalogState:
     used_by: Mapping[GlobalId, frozenset[GlobalId]] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     """The values that ALTER SYSTEM has set, by the names of their parameters."""
+    clusters: Mapping[GlobalId, ClusterEntry] = field(default_factory=dict)
 
     @staticmethod
     def of(
@@ -255,6 +267,7 @@ class CatalogState:
         items: Iterable[CatalogItem],
         revision: int = 0,
         parameters: Mapping[str, str] | None = None,
+        clusters: Iterable[ClusterEntry] = (DEFAULT_CLUSTER,),
     ) -> CatalogState:
         """The state with these entries, which are not checked."""
         by_id = {item.id: item for item in items}
@@ -269,6 +282,7 @@ class CatalogState:
             names={(fold(i.schema_name), fold(i.name)): i.id for i in by_id.values()},
             used_by={used: frozenset(ids) for used, ids in users.items()},
             parameters=parameters or {},
+            clusters={cluster.id: cluster for cluster in clusters},
         )
 
     def with_item(self, item: CatalogItem) -> CatalogState:
@@ -290,7 +304,14 @@ class CatalogState:
             raise FatalError("a name of the catalog does not lead to its object")
         if whole.used_by != {used: ids for used, ids in self.used_by.items() if ids}:
             raise FatalError("the uses of objects are not those of their definitions")
+        named = {fold(cluster.name) for cluster in self.clusters.values()}
+        if len(named) < len(self.clusters):
+            raise FatalError("two clusters have one name")
+        for cluster in self.clusters.values():
+            cluster.validate()
         for item in self.items.values():
+            if item.cluster is not None and item.cluster not in self.clusters:
+                raise FatalError(f"{item.full_name} ({item.id}) needs the cluster {item.cluster}")
             parents = () if item.parent is None else (item.parent,)
             missing = [each for each in (*item.depends_on, *parents) if each not in self.items]
             if missing or self.find_schema(item.schema_name) is None:
@@ -302,6 +323,25 @@ class CatalogState:
         if found is None:
             raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=global_id)
         return found
+
+    def find_cluster(self, name: str) -> ClusterEntry | None:
+        """The cluster of that name, in any case."""
+        wanted = fold(name)
+        return next((c for c in self.clusters.values() if fold(c.name) == wanted), None)
+
+    def cluster(self, name: str) -> ClusterEntry:
+        """The cluster of that name. Raises SLACKWATER_UNKNOWN_CLUSTER."""
+        found = self.find_cluster(name)
+        if found is None:
+            names = sorted(cluster.name for cluster in self.clusters.values())
+            known = ", ".join(names) or "none: CREATE CLUSTER makes one"
+            raise user_error("SLACKWATER_UNKNOWN_CLUSTER", cluster=name, clusters=known)
+        return found
+
+    def on_cluster(self, cluster: GlobalId) -> tuple[CatalogItem, ...]:
+        """The objects that the cluster runs, without the parts of sources."""
+        found = (i for i in self.items.values() if i.cluster == cluster and i.parent is None)
+        return tuple(sorted(found, key=lambda i: (fold(i.full_name), i.id)))
 
     def find_schema(self, name: str) -> SchemaEntry | None:
         return self.schemas.get(fold(name))

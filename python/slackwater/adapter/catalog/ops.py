@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import Details
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
@@ -41,6 +42,26 @@ class CommentSchema:
 @dataclass(frozen=True, slots=True)
 class DropSchema:
     name: str
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    cluster: ClusterEntry
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClusters:
+    """Replaces clusters, each by the entry with its id, all at once: so two can swap names."""
+
+    clusters: tuple[ClusterEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropCluster:
+    """Drops a cluster; with `cascade` also the objects on it and all that depends on these."""
+
+    id: GlobalId
     cascade: bool = False
 
 
@@ -81,6 +102,7 @@ class AlterItem:
     create_sql: str | None = None
     shard_id: int | None = None
     depends_on: tuple[GlobalId, ...] | None = None
+    cluster: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +117,9 @@ CatalogOp = (
     CreateSchema
     | CommentSchema
     | DropSchema
+    | CreateCluster
+    | AlterClusters
+    | DropCluster
     | CreateItem
     | DropItem
     | RenameItem
@@ -107,6 +132,12 @@ CatalogOp = (
 class Altered:
     before: CatalogItem
     after: CatalogItem
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredCluster:
+    before: ClusterEntry
+    after: ClusterEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +155,9 @@ class CatalogDiff:
     dropped: tuple[CatalogItem, ...] = ()
     altered: tuple[Altered, ...] = ()
     parameters: tuple[tuple[str, str | None], ...] = ()
+    clusters_created: tuple[ClusterEntry, ...] = ()
+    clusters_dropped: tuple[ClusterEntry, ...] = ()
+    clusters_altered: tuple[AlteredCluster, ...] = ()
 
 
 def apply(state: CatalogState, ops: Sequence[CatalogOp]) -> tuple[CatalogState, CatalogDiff]:
@@ -147,6 +181,14 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
             return _comment_schema(state, name, comment)
         case DropSchema():
             return _drop_schema(state, op)
+        case CreateCluster(cluster):
+            _check_cluster_names(state, [cluster])
+            return _with_clusters(state, [cluster])
+        case AlterClusters(clusters):
+            _check_cluster_names(state, clusters)
+            return _with_clusters(state, clusters)
+        case DropCluster():
+            return _drop_cluster(state, op)
         case CreateItem(item):
             return _create_item(state, item)
         case DropItem():
@@ -200,6 +242,40 @@ def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
     return replace(emptied, schemas=kept)
 
 
+def _check_cluster_names(state: CatalogState, clusters: Sequence[ClusterEntry]) -> None:
+    """Raises SLACKWATER_ALREADY_EXISTS for a name that another cluster has."""
+    replaced = {cluster.id for cluster in clusters}
+    others = [each for each in state.clusters.values() if each.id not in replaced]
+    taken = {fold(each.name) for each in others}
+    for cluster in clusters:
+        if fold(cluster.name) in taken:
+            raise user_error("SLACKWATER_ALREADY_EXISTS", objectName=cluster.name, kind="Cluster")
+        taken.add(fold(cluster.name))
+        names: set[str] = set()
+        for replica in cluster.replicas:
+            shown = f"{cluster.name}.{replica.name}"
+            if fold(replica.name) in names:
+                kind = "Cluster replica"
+                raise user_error("SLACKWATER_ALREADY_EXISTS", objectName=shown, kind=kind)
+            names.add(fold(replica.name))
+
+
+def _with_clusters(state: CatalogState, clusters: Iterable[ClusterEntry]) -> CatalogState:
+    return replace(state, clusters={**state.clusters, **{each.id: each for each in clusters}})
+
+
+def _drop_cluster(state: CatalogState, op: DropCluster) -> CatalogState:
+    """Raises SLACKWATER_DEPENDENT_OBJECTS."""
+    cluster = state.clusters[op.id]
+    held = state.on_cluster(op.id)
+    if held and not op.cascade:
+        raise _dependents_exist("drop", f"the cluster {cluster.name}", held)
+    owned = [child for item in held for child in _children(state, item.id)]
+    emptied = _without(state, state.with_dependents([*(item.id for item in held), *owned]))
+    kept = {each: entry for each, entry in emptied.clusters.items() if each != op.id}
+    return replace(emptied, clusters=kept)
+
+
 def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
     """Raises the errors of names that are taken (42P07, 42710), and FatalError for a used id.
 
@@ -215,6 +291,7 @@ def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
     _check_columns(item)
     for used in item.depends_on:
         state.item(used)
+    _check_cluster(state, item)
     return state.with_item(replace(item, schema_name=schema.name))
 
 
@@ -226,7 +303,8 @@ def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
         owned = {item.id, *_children(state, item.id)}
         in_the_way = [i for i in doomed if i.id not in owned and i.kind is not ItemKind.INDEX]
         if in_the_way:
-            raise _dependents_exist("replace" if op.replaces else "drop", item, in_the_way)
+            action = "replace" if op.replaces else "drop"
+            raise _dependents_exist(action, item.full_name, in_the_way)
     return _without(state, doomed)
 
 
@@ -245,7 +323,7 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     # An index knows its relation by the id.
     dependents = [i for i in state.dependents(item.id) if i.kind is not ItemKind.INDEX]
     if dependents:
-        raise _dependents_exist("rename", item, dependents)
+        raise _dependents_exist("rename", item.full_name, dependents)
     renamed = replace(item, name=op.new_name, schema_name=schema.name)
     return _rebuilt(state, [renamed if i.id == item.id else i for i in state.items.values()])
 
@@ -261,8 +339,10 @@ def _alter_item(state: CatalogState, op: AlterItem) -> CatalogState:
         create_sql=item.create_sql if op.create_sql is None else op.create_sql,
         shard_id=item.shard_id if op.shard_id is None else op.shard_id,
         depends_on=item.depends_on if op.depends_on is None else op.depends_on,
+        cluster=item.cluster if op.cluster is None else op.cluster,
     )
     _check_columns(after)
+    _check_cluster(state, after)
     if after.depends_on != item.depends_on:
         for used in after.depends_on:
             state.item(used)
@@ -295,6 +375,13 @@ def _check_name_free(state: CatalogState, schema_name: str, name: str) -> None:
     raise user_error(condition, objectName=taken.full_name, kind=shown)
 
 
+def _check_cluster(state: CatalogState, item: CatalogItem) -> None:
+    """Raises SLACKWATER_DEPENDENCY_DROPPED if the cluster of the item was dropped meanwhile."""
+    if item.cluster is not None and item.cluster not in state.clusters:
+        shown = f"The cluster of {item.full_name}"
+        raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=shown)
+
+
 def _check_columns(item: CatalogItem) -> None:
     seen: set[str] = set()
     is_read = item.kind is ItemKind.SOURCE
@@ -315,7 +402,7 @@ def _check_columns(item: CatalogItem) -> None:
 
 
 def _dependents_exist(
-    action: str, item: CatalogItem, dependents: Sequence[CatalogItem]
+    action: str, shown: str, dependents: Sequence[CatalogItem]
 ) -> SlackwaterError:
     named = ", ".join(
         f"{each.kind.display_name} {each.full_name}"
@@ -324,7 +411,7 @@ def _dependents_exist(
     return user_error(
         "SLACKWATER_DEPENDENT_OBJECTS",
         action=action,
-        objectName=item.full_name,
+        objectName=shown,
         dependents=named,
     )
 
@@ -335,13 +422,16 @@ def _without(state: CatalogState, doomed: Iterable[CatalogItem]) -> CatalogState
 
 
 def _rebuilt(state: CatalogState, items: Iterable[CatalogItem]) -> CatalogState:
-    return CatalogState.of(state.schemas.values(), items, state.revision, state.parameters)
+    return CatalogState.of(
+        state.schemas.values(), items, state.revision, state.parameters, state.clusters.values()
+    )
 
 
 def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
     gone = [i for i in before.items if i not in after.items]
     old_schemas = {s.id: s for s in before.schemas.values()}
     new_schemas = {s.id: s for s in after.schemas.values()}
+    old_clusters, new_clusters = before.clusters, after.clusters
     wanted = set(gone)
     return CatalogDiff(
         schemas_created=tuple(s for s in new_schemas.values() if s.id not in old_schemas),
@@ -361,5 +451,12 @@ def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
             (name, after.parameters.get(name))
             for name in sorted({*before.parameters, *after.parameters})
             if before.parameters.get(name) != after.parameters.get(name)
+        ),
+        clusters_created=tuple(c for c in new_clusters.values() if c.id not in old_clusters),
+        clusters_dropped=tuple(c for c in old_clusters.values() if c.id not in new_clusters),
+        clusters_altered=tuple(
+            AlteredCluster(old_clusters[c.id], c)
+            for c in new_clusters.values()
+            if c.id in old_clusters and c != old_clusters[c.id]
         ),
     )

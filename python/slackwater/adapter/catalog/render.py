@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails, ViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
@@ -18,11 +19,18 @@ from slackwater.adapter.catalog.settings import (
     of_view,
 )
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.canonical import quote_string, to_sql
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError
-from slackwater.repr.relation import Column, JsonType, RelationDesc, quote_identifier, sql_type
+from slackwater.repr.relation import (
+    Column,
+    JsonType,
+    RelationDesc,
+    quote_identifier,
+    quote_string,
+    sql_type,
+)
 
 _COLLATIONS = "__COLLATIONS"
 # System relations show every definition at each read.
@@ -32,16 +40,17 @@ _parsed = lru_cache(maxsize=4096)(parse)
 def current_sql(state: CatalogState, item: CatalogItem) -> str:
     """The SQL that makes the item again as it is now; for a part of a source, its source's."""
     whole = None if item.parent is None else state.items.get(item.parent)
+    cluster = None if item.cluster is None else state.clusters[item.cluster].name
     if item.kind is ItemKind.INDEX:
-        return _create_index_sql(state.item(item.depends_on[0]), item)
-    return shown_sql(item if whole is None else whole)
+        return _create_index_sql(state.item(item.depends_on[0]), item, cluster)
+    return _shown_sql(item if whole is None else whole, cluster)
 
 
-def shown_sql(item: CatalogItem) -> str:
+def _shown_sql(item: CatalogItem, cluster: str | None) -> str:
     """The answer of SHOW CREATE: SQL that recreates the item from any session.
 
-    The schema and the settings under which a query was defined are part of it. A table of a
-    source and a progress relation have the text of their source.
+    The schema and the settings under which a query was defined are part of it, and the name that
+    its cluster has now.
     """
     history = item.retain_history_ms
     match item.kind:
@@ -58,13 +67,25 @@ def shown_sql(item: CatalogItem) -> str:
         case st.CreateMaterializedView() as made:
             view = item.of(MaterializedViewDetails)
             under = _under(view, view.settings)
-            return to_sql(replace(made, name=name, retain_history_ms=history, under=under))
+            return to_sql(
+                replace(made, name=name, cluster=cluster, retain_history_ms=history, under=under)
+            )
         case st.CreateSource() as made:
-            return to_sql(_with_columns(replace(made, name=name, retain_history_ms=history), item))
+            source = replace(made, name=name, cluster=cluster, retain_history_ms=history)
+            return to_sql(_with_columns(source, item))
         case st.CreateSink() as made:
-            return to_sql(replace(made, name=name))
+            return to_sql(replace(made, name=name, cluster=cluster))
         case _:
             return item.create_sql
+
+
+def cluster_sql(cluster: ClusterEntry) -> str:
+    """The answer of SHOW CREATE CLUSTER."""
+    size, replicas = cluster.size, cluster.replicas
+    if size is not None:
+        return to_sql(st.CreateCluster(cluster.name, size, len(replicas)))
+    named = tuple(st.ReplicaDefinition(each.name, each.size) for each in replicas)
+    return to_sql(st.CreateCluster(cluster.name, None, None, named))
 
 
 def create_table_sql(
@@ -113,7 +134,7 @@ def _create_view_sql(item: CatalogItem) -> str:
     )
 
 
-def _create_index_sql(on: CatalogItem, index: CatalogItem) -> str:
+def _create_index_sql(on: CatalogItem, index: CatalogItem, cluster: str | None) -> str:
     """The statement with the name that the relation has now: a relation may be renamed."""
     made, details = _parsed(index.create_sql), index.of(IndexDetails)
     if not isinstance(made, st.CreateIndex):
@@ -123,6 +144,7 @@ def _create_index_sql(on: CatalogItem, index: CatalogItem) -> str:
             made,
             name=QualifiedName((CATALOG_NAME, index.schema_name, index.name)),
             on=QualifiedName((CATALOG_NAME, on.schema_name, on.name)),
+            cluster=cluster,
             retain_history_ms=details.retain_history_ms,
             under=st.DefinedUnder(None, _kept(details.settings)),
         )

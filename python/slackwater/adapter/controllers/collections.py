@@ -14,7 +14,7 @@ from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.parameters import milliseconds
-from slackwater.planner.parser.variables import CLUSTER
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import LagWriteFrontier
@@ -34,8 +34,6 @@ from slackwater.storage.controller.exports import CreateExportToken
 from slackwater.storage.controller.shell import Storage
 
 DEFAULT_RETAIN_MS = 1000
-INSTANCE = CLUSTER
-REPLICA = "r1"
 
 _log = structlog.get_logger("collections")
 
@@ -53,7 +51,8 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
         ),
         Frontier(persist.reads.tables_upper()),
     )
-    controller.placement.create_instance(INSTANCE)
+    for cluster in state.clusters:
+        controller.placement.create_instance(cluster)
     return controller
 
 
@@ -77,7 +76,14 @@ def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWrit
 def export_description(item: CatalogItem) -> ExportDescription:
     """The description of a sink for the storage controller."""
     snapshot = item.of(SinkDetails).config.snapshot
-    return ExportDescription(item.depends_on[0], INSTANCE, "files", _begin(item), snapshot)
+    return ExportDescription(item.depends_on[0], cluster_of(item), "files", _begin(item), snapshot)
+
+
+def cluster_of(item: CatalogItem) -> GlobalId:
+    """The cluster that runs the item, whose id is that of its instance in both controllers."""
+    if item.cluster is None:
+        raise FatalError(f"{item.full_name} ({item.id}) runs on no cluster")
+    return item.cluster
 
 
 def _begin(sink: CatalogItem) -> Frontier:
@@ -177,11 +183,24 @@ class Collections:
         )
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
-        """Follows a change of RETAIN HISTORY, or of a sink's input. History does not come back."""
+        """Follows a change of RETAIN HISTORY, of a sink's input, or of the cluster.
+
+        History does not come back.
+        """
+        if before.cluster != after.cluster:
+            self._move(after)
         if after.kind is ItemKind.SINK and before.depends_on != after.depends_on:
             self.alter_export(after)
         if is_stored(after) and self._retention(before) != self._retention(after):
             self.storage.set_policy(after.id, self._retention(after))
+
+    def _move(self, item: CatalogItem) -> None:
+        """Lets a sink or an ingestion, which has the id of its remap, go on on its new cluster."""
+        cluster = cluster_of(item)
+        if item.kind is ItemKind.SINK:
+            self.storage.do(lambda core: core.move_export(item.id, cluster))
+        elif item.is_progress:
+            self.storage.do(lambda core: core.move_ingestion(item.id, cluster))
 
     def drop(self, items: Sequence[CatalogItem]) -> None:
         """Drops the collections and exports of items that were dropped durably."""
@@ -250,7 +269,7 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
         case ItemKind.SOURCE if item.is_webhook:
             return Table()
         case ItemKind.SOURCE if item.is_progress:
-            return IngestionDescription(INSTANCE, str(item.parent), item.id)
+            return IngestionDescription(cluster_of(item), str(item.parent), item.id)
         case ItemKind.SOURCE:
             source = item if item.parent is None else state.item(item.parent)
             part = item.details

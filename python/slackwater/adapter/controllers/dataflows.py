@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import structlog
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, is_stored, retention
+from slackwater.adapter.controllers.collections import cluster_of, is_stored, retention
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.descriptions import (
     DataflowDescription,
@@ -20,6 +22,7 @@ from slackwater.compute.controller.descriptions import (
     SourceImport,
 )
 from slackwater.compute.controller.errors import ComputeError
+from slackwater.compute.controller.instance import Replica
 from slackwater.compute.controller.protocol import (
     DataflowStatus,
     Log,
@@ -38,8 +41,6 @@ from slackwater.repr.relation import RelationDesc, quote_identifier
 
 Record = TypeVar("Record")
 
-LOCATION = "this process"
-
 _log = structlog.get_logger("dataflows")
 
 
@@ -55,15 +56,25 @@ class IndexOffer:
 
 
 @dataclass(frozen=True, slots=True)
+class OfReplica(Generic[Record]):
+    """A record, and the id of the replica that has told it."""
+
+    replica: str
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
 class Dataflows:
     """The dataflows of views and indexes. Thread-safe.
 
-    `state` is the catalog now, and `now` the time up to which everything can be read.
+    `state` is the catalog now, and `now` the time up to which everything can be read. `held` keeps
+    collections readable where they can be read now.
     """
 
     compute: Compute
     state: Callable[[], CatalogState]
     now: Callable[[], Timestamp]
+    held: Callable[[Iterable[CatalogItem]], AbstractContextManager[None]]
 
     # As the catalog changes, whose lock is held
 
@@ -72,13 +83,16 @@ class Dataflows:
 
         They hold their inputs from then on, and begin when a replica is there.
         """
-        self.compute.create_instance(INSTANCE)
+        for cluster in self.state().clusters:
+            self.compute.create_instance(cluster)
         items = [i for i in self.state().topological() if i.kind.is_maintained and whole(i)]
         self._create([_described(item, self.state()) for item in items], items)
 
     def connect(self) -> None:
-        """Lets the replica of this process maintain what there is."""
-        self.compute.add_replica(INSTANCE, REPLICA, LOCATION)
+        """Lets the replicas of this process maintain what there is."""
+        for cluster in self.state().clusters.values():
+            for replica in cluster.replicas:
+                self.compute.add_replica(cluster.id, replica.id, replica.size)
         self.compute.initialization_complete()
 
     def create(self, items: Iterable[CatalogItem]) -> None:
@@ -90,25 +104,61 @@ class Dataflows:
 
     def drop(self, items: Iterable[CatalogItem]) -> None:
         """Gives up the dataflows of objects that were dropped durably."""
-        dropped = [item.id for item in items if item.kind.is_maintained]
-        if dropped:
-            self.compute.drop(INSTANCE, dropped)
+        by_cluster: dict[GlobalId, list[GlobalId]] = {}
+        for item in items:
+            if item.kind.is_maintained:
+                by_cluster.setdefault(cluster_of(item), []).append(item.id)
+        for cluster, dropped in by_cluster.items():
+            self.compute.drop(cluster, dropped)
+
+    def move(self, before: CatalogItem, after: CatalogItem) -> None:
+        """Lets a view or an index go on on another cluster, where its output ends."""
+        with self.held(self.state().below(after.depends_on, is_stored)):
+            self.drop([before])
+            refused = self._create([_described(after, self.state())], [after])
+        if refused:
+            raise FatalError(f"a dataflow was refused: {refused[0]}")
 
     def retain(self, index: CatalogItem) -> None:
         """Follows a change of what the index retains. History does not come back."""
-        self.compute.set_policy(INSTANCE, index.id, retention(index))
+        self.compute.set_policy(cluster_of(index), index.id, retention(index))
 
     def _create(
-        self, dataflows: Sequence[DataflowDescription], items: Iterable[CatalogItem]
+        self, dataflows: Sequence[DataflowDescription], items: Sequence[CatalogItem]
     ) -> list[ComputeError]:
         if not dataflows:
             return []
         policies = {each.id: retention(each) for each in items if each.kind is ItemKind.INDEX}
-        placed = [(INSTANCE, each) for each in dataflows]
+        placed = [(cluster_of(i), each) for i, each in zip(items, dataflows, strict=True)]
         refused = self.compute.create(placed, policies, self.now()).refused
         for global_id, error in refused.items():
             _log.error("a dataflow was refused", dataflow=global_id, error=str(error))
         return list(refused.values())
+
+    # As clusters change
+
+    def create_clusters(self, clusters: Iterable[ClusterEntry]) -> None:
+        """Adds clusters with their replicas."""
+        for cluster in clusters:
+            self.compute.create_instance(cluster.id)
+            for replica in cluster.replicas:
+                self.compute.add_replica(cluster.id, replica.id, replica.size)
+
+    def alter_cluster(self, before: ClusterEntry, after: ClusterEntry) -> None:
+        """Adds and drops replicas; those that stay go on."""
+        old = {replica.id for replica in before.replicas}
+        new = {replica.id for replica in after.replicas}
+        for replica in after.replicas:
+            if replica.id not in old:
+                self.compute.add_replica(after.id, replica.id, replica.size)
+        for replica in before.replicas:
+            if replica.id not in new:
+                self.compute.drop_replica(after.id, replica.id)
+
+    def drop_clusters(self, clusters: Iterable[ClusterEntry]) -> None:
+        """Removes clusters, on which nothing runs any more."""
+        for cluster in clusters:
+            self.compute.drop_instance(cluster.id)
 
     # As queries and listings ask
 
@@ -124,7 +174,7 @@ class Dataflows:
         """The statuses that replicas have told of dataflows, without those that go on well."""
 
         def told(core: ComputeController) -> list[DataflowStatus]:
-            replicas = core.replicas(INSTANCE).values()
+            replicas = [r for each in core.instances for r in core.replicas(each).values()]
             return [each for replica in replicas for each in replica.statuses.values()]
 
         return [each for each in self.compute.look(told) if each != DataflowStatus(each.id)]
@@ -134,7 +184,7 @@ class Dataflows:
 
         def upper(core: ComputeController) -> Frontier:
             try:
-                hosted = core.replica_frontiers(INSTANCE, global_id).values()
+                hosted = core.replica_frontiers(self._cluster(global_id), global_id).values()
             except ComputeError:
                 return MINIMUM_FRONTIER
             reached = (each.write for each in hosted if each.is_hydrated)
@@ -146,32 +196,63 @@ class Dataflows:
         """The index of that id for queries; None: the driver does not have it at the moment."""
 
         def offer(core: ComputeController) -> IndexOffer | None:
-            for replica in core.replicas(INSTANCE).values():
-                program = replica.programs.get(global_id)
-                if program is not None:
-                    write = replica.collections[global_id].write
-                    return IndexOffer(program, Timestamp(write.value))
-            return None
+            offered = [
+                IndexOffer(program, Timestamp(replica.collections[global_id].write.value))
+                for replica in self._replicas(core, global_id)
+                if (program := replica.programs.get(global_id)) is not None
+            ]
+            return max(offered, key=lambda each: each.upper, default=None)
 
         return self.compute.look(offer)
 
-    def ticks(self) -> list[TickRecord]:
-        """The last ticks of each dataflow, the earliest first."""
+    def hydrated(self, item: CatalogItem) -> dict[str, bool]:
+        """Whether each replica has the contents of the view or index, by the replica's id."""
+
+        def hydrated(core: ComputeController) -> dict[str, bool]:
+            return {
+                replica.key.replica: (
+                    replica.programs.get(item.id) is not None
+                    if item.kind is ItemKind.INDEX
+                    else replica.collections[item.id].is_hydrated
+                )
+                for replica in self._replicas(core, item.id)
+                if item.id in replica.collections
+            }
+
+        return self.compute.look(hydrated)
+
+    def replica_uppers(self) -> list[tuple[GlobalId, str, Frontier]]:
+        """Up to where each replica has each dataflow, by the dataflow's id and the replica's."""
+
+        def uppers(core: ComputeController) -> list[tuple[GlobalId, str, Frontier]]:
+            replicas = [r for each in core.instances for r in core.replicas(each).values()]
+            return [
+                (state, replica.key.replica, hosted.write)
+                for replica in replicas
+                for state, hosted in sorted(replica.collections.items())
+                if state in self.state().items
+            ]
+
+        return self.compute.look(uppers)
+
+    def ticks(self) -> list[OfReplica[TickRecord]]:
+        """The last ticks of each dataflow that each replica made, the earliest first."""
         return list(self._records(Log.TICKS, TickRecord))
 
-    def hydration_progress(self) -> list[HydrationProgress]:
+    def hydration_progress(self) -> list[OfReplica[HydrationProgress]]:
         """The progress of the dataflows that read whole inputs."""
         return list(self._records(Log.HYDRATION_PROGRESS, HydrationProgress))
 
-    def arrangements(self) -> list[ArrangementSize]:
+    def arrangements(self) -> list[OfReplica[ArrangementSize]]:
         """The arrangements in which ticks and queries look rows up. Raises what Spark raises."""
         return list(self._records(Log.ARRANGEMENTS, ArrangementSize))
 
-    def _records(self, log: Log, kind: type[Record]) -> Iterator[Record]:
-        for answer in self.compute.log(log):
+    def _records(self, log: Log, kind: type[Record]) -> Iterator[OfReplica[Record]]:
+        for key, answer in self.compute.log(log):
             match answer:
                 case PeekRows(rows):
-                    yield from records_of(rows, kind)
+                    for record in records_of(rows, kind):
+                        yield OfReplica(key.replica, record)
                 case PeekFailed(_, Problem() as problem):
                     raise SlackwaterError(problem.condition, problem.sqlstate, problem.message, {})
                 case PeekFailed(error):
@@ -185,7 +266,7 @@ class Dataflows:
         """The problem of all replicas that maintain the dataflow; None: one of them has none."""
 
         def shared(core: ComputeController) -> Problem | None:
-            replicas = core.replicas(INSTANCE).values()
+            replicas = self._replicas(core, global_id)
             found = [
                 of(replica.statuses.get(global_id, DataflowStatus(global_id)))
                 for replica in replicas
@@ -194,6 +275,17 @@ class Dataflows:
             return None if not all(found) else next(iter(found), None)
 
         return self.compute.look(shared)
+
+    def _cluster(self, global_id: GlobalId) -> str:
+        """The cluster of the object; that of an object which is gone has no name."""
+        item = self.state().items.get(global_id)
+        return "" if item is None or item.cluster is None else item.cluster
+
+    def _replicas(self, core: ComputeController, global_id: GlobalId) -> list[Replica]:
+        try:
+            return list(core.replicas(self._cluster(global_id)).values())
+        except ComputeError:
+            return []
 
 
 def index_query(on: CatalogItem, keys: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import FilesDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
@@ -112,6 +113,23 @@ class Changes:
     def reserve_shard(self) -> int:
         """Reserves the id of a shard, which nobody else gets."""
         return self._persist.definitions.reserve_shard()
+
+    def cluster_for(self, execution: Execution, name: str | None) -> ClusterEntry:
+        """The cluster of a new object: that of the name, or else of the session.
+
+        Raises SLACKWATER_UNKNOWN_CLUSTER.
+        """
+        return self.state.cluster(execution.session.variable("cluster") if name is None else name)
+
+    def tell_if_idle(self, execution: Execution, item: CatalogItem) -> bool:
+        """Whether no replica runs the item, of which a notice is given then."""
+        cluster = None if item.cluster is None else self.state.clusters.get(item.cluster)
+        if cluster is None or cluster.replicas:
+            return False
+        execution.session.notify(
+            f"The cluster {cluster.name} has no replicas: {item.full_name} begins when it has one."
+        )
+        return True
 
     def new_item(self, kind: ItemKind, schema: str, name: str, user: str) -> CatalogItem:
         """A new object with an id and an owner, and without a definition."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.clusters import ClusterDefinitions
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
@@ -45,6 +46,7 @@ class Definitions:
     secrets: SecretDefinitions
     changefeeds: ChangefeedDefinitions
     parameters: ParameterDefinitions
+    clusters: ClusterDefinitions
 
     def execute(self, execution: Execution, statement: st.Statement) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
@@ -71,6 +73,20 @@ class Definitions:
                 self.objects.drop_objects(execution, statement)
             case st.AlterRename():
                 self.objects.rename(execution, statement)
+            case st.AlterSetCluster():
+                self.objects.set_cluster(execution, statement)
+            case (
+                st.CreateCluster()
+                | st.CreateClusterReplica()
+                | st.AlterCluster()
+                | st.RenameCluster()
+                | st.RenameClusterReplica()
+                | st.SwapClusters()
+                | st.DropClusters()
+                | st.DropClusterReplicas()
+                | st.CommentOnCluster()
+            ):
+                self.clusters.execute(execution, statement)
             case st.AlterSetRetainHistory():
                 self.objects.set_retain_history(execution, statement)
             case st.AlterSinkFrom():

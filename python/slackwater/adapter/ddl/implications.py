@@ -1,6 +1,6 @@
-"""The consequences of a change of the catalog: dataflows start and stop.
+"""The consequences of a change of the catalog: clusters and dataflows start and stop.
 
-Collections, ingestions and sinks come and go with the storage controller, which tells the replica.
+Collections, ingestions and sinks come and go with the storage controller, which tells the replicas.
 
 Derived from the committed difference, never from the request, so start-up can do it again for
 everything that there is. Infallible by contract: an error here is a broken invariant.
@@ -9,37 +9,47 @@ Source: spec coordinator 1.7, trap 11.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
-from slackwater.adapter.catalog.ops import Altered, CatalogDiff
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA, Collections
+from slackwater.adapter.catalog.ops import Altered, AlteredCluster, CatalogDiff
+from slackwater.adapter.controllers.collections import Collections
 from slackwater.adapter.controllers.dataflows import Dataflows
-from slackwater.adapter.sources.replica import StorageReplica
+from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import JsonType
 
 
 class Implications:
-    """Starts and stops the collections, dataflows, ingestions and sinks of the catalog's items."""
+    """Starts and stops clusters, and the collections, dataflows, ingestions and sinks of items.
+
+    `resize` gives the replica of a cluster, by their ids, what is due to its size.
+    """
 
     def __init__(
         self,
         catalog: DurableCatalog,
         collections: Collections,
         dataflows: Dataflows,
-        replica: StorageReplica,
+        replicas: StorageReplicas,
+        resize: Callable[[str, str, str], None],
     ) -> None:
         self._catalog = catalog
         self._collections = collections
         self._dataflows = dataflows
-        self._replica = replica
+        self._replicas = replicas
+        self._resize = resize
 
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
-        """Makes the collections of created items; called before anybody can see the change.
+        """Makes created clusters, and the collections of created items.
 
-        So an object that is found in the catalog has its collection.
+        Called before anybody can see the change. So an object that is found in the catalog has its
+        collection, and its cluster.
         """
         try:
+            self._create_clusters(diff.clusters_created)
             self._collections.create(diff.created, after)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
@@ -49,20 +59,50 @@ class Implications:
         try:
             self._dataflows.drop(diff.dropped)
             self._collections.drop(diff.dropped)
+            for altered in diff.clusters_altered:
+                self._alter_cluster(altered)
             for change in diff.altered:
                 self._collections.alter(change.before, change.after)
-                self._alter_indexes(change)
+                self._alter_dataflows(change)
             for item in diff.created:
                 if item.kind is ItemKind.SINK:
                     self._collections.create_export(item)
             self._dataflows.create(diff.created)
-            self._replica.apply_commands()
+            for cluster in diff.clusters_dropped:
+                self._collections.storage.drop_instance(cluster.id)
+            self._dataflows.drop_clusters(diff.clusters_dropped)
+            self._replicas.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
-    def _alter_indexes(self, change: Altered) -> None:
-        """Lets the indexes on a relation keep the columns that it has now."""
+    def _create_clusters(self, clusters: tuple[ClusterEntry, ...]) -> None:
+        storage = self._collections.storage
+        for cluster in clusters:
+            storage.create_instance(cluster.id)
+            for replica in cluster.replicas:
+                storage.connect_replica(cluster.id, replica.id)
+        self._dataflows.create_clusters(clusters)
+
+    def _alter_cluster(self, change: AlteredCluster) -> None:
+        """New replicas begin before old ones end, so that what is there goes on meanwhile."""
+        before, after, storage = change.before, change.after, self._collections.storage
+        old = {replica.id: replica for replica in before.replicas}
+        new = {replica.id: replica for replica in after.replicas}
+        for replica in new.values():
+            if replica.id not in old:
+                storage.connect_replica(after.id, replica.id)
+            elif replica.size != old[replica.id].size:
+                self._resize(after.id, replica.id, replica.size)
+        for replica in old.values():
+            if replica.id not in new:
+                storage.drop_replica(after.id, replica.id)
+        self._dataflows.alter_cluster(before, after)
+
+    def _alter_dataflows(self, change: Altered) -> None:
+        """Moves dataflows with their objects, and lets indexes keep the columns of now."""
         before, after = change.before, change.after
+        if after.kind.is_maintained and before.cluster != after.cluster:
+            self._dataflows.move(before, after)
         if after.kind is ItemKind.INDEX and before.details != after.details:
             self._dataflows.retain(after)
         if _columns(before) != _columns(after) or before.shard_id != after.shard_id:
@@ -73,8 +113,12 @@ class Implications:
 
     def start_all(self) -> None:
         """Lets the replicas of this process run all that the catalog has."""
-        self._collections.storage.connect_replica(INSTANCE, REPLICA)
-        self._replica.apply_commands()
+        storage = self._collections.storage
+        for cluster in self._catalog.state.clusters.values():
+            for replica in cluster.replicas:
+                storage.connect_replica(cluster.id, replica.id)
+        storage.initialization_complete()
+        self._replicas.apply_commands()
         self._dataflows.connect()
 
 

@@ -48,6 +48,7 @@ class IndexDefinitions:
         errors of names that are taken.
         """
         context = context_of(execution.context, statement.under)
+        cluster = self._changes.cluster_for(execution, statement.cluster)
         on = find_item(self._changes.state, statement.on, context)
         _refuse_kind(on)
         keys = _keys(statement, on)
@@ -58,13 +59,14 @@ class IndexDefinitions:
         _refuse_unmaintainable(
             f"{on.schema_name}.{name}", self._indexes.analyzed(on, keys, context), len(keys)
         )
-        item = self._item(context, statement, on, name, keys)
+        item = replace(self._item(context, statement, on, name, keys), cluster=cluster.id)
         try:
             self._indexes.plan_ahead(item)
             with self._changes.defining(execution.cancellation):
                 self._changes.commit([CreateItem(item)], execution.user)
         finally:
             self._indexes.forget(item)
+        self._changes.tell_if_idle(execution, item)
 
     def _item(
         self,

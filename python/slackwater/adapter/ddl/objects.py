@@ -136,6 +136,29 @@ class Objects:
             details = retaining(item.details, statement.retain_history_ms)
             self._changes.commit([AlterItem(item.id, details=details)], execution.user)
 
+    def set_cluster(self, execution: Execution, statement: st.AlterSetCluster) -> None:
+        """ALTER ... SET CLUSTER: the object goes on on the other cluster where it is.
+
+        Nothing of it is lost or done twice: what is stored says where it goes on.
+        """
+        kind = kind_of(statement.kind)
+        named = self._changes.existing_name(
+            execution, kind, statement.name, if_exists=statement.if_exists
+        )
+        if named is None:
+            return
+        with self._changes.defining(execution.cancellation):
+            cluster = self._changes.state.cluster(statement.cluster)
+            item = self._changes.state.get(*named, kind)
+            if item.parent is not None:
+                raise item.wrong_kind("source that is no part of another one")
+            parts = (i for i in self._changes.state.items.values() if i.parent == item.id)
+            moved = [each for each in (item, *parts) if each.cluster != cluster.id]
+            ops = [AlterItem(each.id, cluster=cluster.id) for each in moved]
+            if ops:
+                self._changes.commit(ops, execution.user)
+        self._changes.tell_if_idle(execution, self._changes.state.item(item.id))
+
     def comment(self, execution: Execution, statement: st.CommentOn) -> None:
         text, context = statement.text or "", execution.context
         with self._changes.defining(execution.cancellation):

@@ -231,6 +231,7 @@ class ConnectorPlanner:
             owner=source.owner,
             created_ms=source.created_ms,
             details=SubsourceDetails(source.id, export, retain_ms),
+            cluster=source.cluster,
         )
 
     def _files(
@@ -445,6 +446,7 @@ def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str
         owner=source.owner,
         created_ms=source.created_ms,
         details=ProgressDetails(source.id, source.retain_history_ms),
+        cluster=source.cluster,
     )
 
 

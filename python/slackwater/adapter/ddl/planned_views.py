@@ -22,14 +22,14 @@ from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
 from slackwater.planner.delta.lowering import invalid_mz_now_use
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.canonical import quote_string, to_sql
+from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import RelationDesc, quote_identifier
+from slackwater.repr.relation import RelationDesc, quote_identifier, quote_string
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ class Views:
 
     def last_tick(self, item: CatalogItem) -> TickRecord | None:
         """The record of the view's last tick; None: none is on record."""
-        ticks = [tick for tick in self._dataflows.ticks() if tick.global_id == item.id]
+        found = (each.record for each in self._dataflows.ticks())
+        ticks = [tick for tick in found if tick.global_id == item.id]
         return ticks[-1] if ticks else None
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:

@@ -57,7 +57,9 @@ class SinkDefinitions:
         self, execution: Execution, named: tuple[str, str], statement: st.CreateSink
     ) -> None:
         written = find_item(self._changes.state, statement.from_name, execution.context)
-        blank = self._changes.new_item(ItemKind.SINK, *named, execution.user)
+        cluster = self._changes.cluster_for(execution, statement.cluster)
+        made = self._changes.new_item(ItemKind.SINK, *named, execution.user)
+        blank = replace(made, cluster=cluster.id)
         with self._changes.defining(execution.cancellation):
             if written.shard_id is not None:
                 self._collections.prepare_export(blank.id, written.id)
@@ -76,6 +78,7 @@ class SinkDefinitions:
                 self._changes.commit(make, execution.user)
             finally:
                 self._collections.cancel_export(blank.id)
+        self._changes.tell_if_idle(execution, blank)
 
     def redirect_sink(self, execution: Execution, statement: st.AlterSinkFrom) -> None:
         """ALTER SINK ... SET FROM: the files stay, and the other relation's changes follow them.

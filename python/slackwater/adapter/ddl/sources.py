@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.ddl.changes import Changes
@@ -34,7 +36,9 @@ class SourceDefinitions:
         self, execution: Execution, named: tuple[str, str], statement: st.CreateSource
     ) -> None:
         session, cancellation = execution.session, execution.cancellation
-        blank = self._changes.new_item(ItemKind.SOURCE, *named, execution.user)
+        cluster = self._changes.cluster_for(execution, statement.cluster)
+        made = self._changes.new_item(ItemKind.SOURCE, *named, execution.user)
+        blank = replace(made, cluster=cluster.id)
         items = self._planner.plan_source(blank, execution.context, statement)
         with self._changes.defining(cancellation):
             self._changes.commit(self._changes.with_tables_shards(items), execution.user)
@@ -45,4 +49,5 @@ class SourceDefinitions:
         details = source.details
         if isinstance(details, ChangefeedDetails) and details.config.path is None:
             session.notify(self._changefeeds.endpoint_notice(source))
-        self._sources.wait_for_snapshot(session, source, cancellation)
+        if not self._changes.tell_if_idle(execution, source):
+            self._sources.wait_for_snapshot(session, source, cancellation)

@@ -3,8 +3,7 @@
 Sources of the first version have no progress relation, and their state has their frontier; its
 sinks have no progress shard. Its views have shards with states of groups, which nobody reads any
 more: the state of a view is now in memory, and is made of the view's inputs. They have no shard of
-errors, but stop where a row makes their query fail. Definitions could name the cluster `default`,
-as another name of the only one.
+errors, but stop where a row makes their query fail.
 
 Each object is upgraded in a transaction of its own, so the next leader does what a crash leaves
 undone. Nobody else runs meanwhile.
@@ -33,11 +32,9 @@ from slackwater.adapter.ddl.planned_sources import free_name, progress_item
 from slackwater.adapter.sources.sinks import PROGRESS as SINK_PROGRESS
 from slackwater.adapter.sources.source_states import create_state
 from slackwater.persist.client import PersistClient
-from slackwater.planner.parser.tokens import Kind, tokenize
-from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import RelationDesc, quote_identifier
+from slackwater.repr.relation import RelationDesc
 
 
 def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
@@ -56,21 +53,6 @@ def upgrade(persist: PersistClient, catalog: DurableCatalog) -> None:
                 _upgrade_view(persist, catalog, item, view)
             case _:
                 pass
-    for item in tuple(catalog.state.items.values()):
-        named = with_the_only_cluster(item.create_sql)
-        if named != item.create_sql:
-            catalog.transact([AlterItem(item.id, create_sql=named)])
-
-
-def with_the_only_cluster(create_sql: str) -> str:
-    """The definition, with the name of the only cluster where it has ``IN CLUSTER `default` ``."""
-    found = tokenize(create_sql)
-    for word, cluster, name in zip(found, found[1:], found[2:], strict=False):
-        is_clause = word.is_word("IN") and cluster.is_word("CLUSTER")
-        if is_clause and name.kind is Kind.QUOTED and name.text == "default":
-            shown = quote_identifier(CLUSTER)
-            return f"{create_sql[: name.start]}{shown}{create_sql[name.end :]}"
-    return create_sql
 
 
 def _upgrade_source(

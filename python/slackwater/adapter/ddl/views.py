@@ -116,7 +116,9 @@ class ViewDefinitions:
             context_of(execution.context, statement.under),
             execution.cancellation,
         )
-        blank = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, *named, context.user)
+        cluster = self._changes.cluster_for(execution, statement.cluster)
+        made = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, *named, context.user)
+        blank = replace(made, cluster=cluster.id)
         for attempt in range(1, ATTEMPTS + 1):
             with self._changes.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
                 planned = self._views.plan_new(blank, context, statement)
@@ -128,6 +130,7 @@ class ViewDefinitions:
                     self._views.release(planned)
         for message in planned.notices:
             execution.session.notify(message)
+        self._changes.tell_if_idle(execution, blank)
 
     def _created(
         self, planned: PlannedView, execution: Execution, *, replace_existing: bool

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.compute.controller.protocol import Problem
-from slackwater.storage.ingestion import IngestionRunner, StatusChange
+from slackwater.storage.ingestion import IngestionRunner, SourceStatus, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
 
@@ -22,11 +23,28 @@ class Health:
     ingestion: IngestionRunner
     webhooks: Webhooks
     dataflows: Dataflows
+    state: Callable[[], CatalogState]
+    clock_ms: Callable[[], int]
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
         """The last change of a source's status; for a table of a source, that of the source."""
         owner = source.parent or source.id
-        return self.ingestion.status(owner) or self.webhooks.status(source)
+        told = self.ingestion.status(owner) or self.webhooks.status(source)
+        if told is None and not source.is_webhook and self.idle_cluster(source) is not None:
+            return StatusChange(self.clock_ms(), owner, SourceStatus("paused"))
+        return told
+
+    def paused(self) -> Iterator[StatusChange]:
+        """The status of each source and sink that no replica runs."""
+        for item in self.state().items.values():
+            runs = item.kind in (ItemKind.SOURCE, ItemKind.SINK) and not item.is_webhook
+            if runs and item.parent is None and self.idle_cluster(item) is not None:
+                yield StatusChange(self.clock_ms(), item.id, SourceStatus("paused"))
+
+    def idle_cluster(self, item: CatalogItem) -> ClusterEntry | None:
+        """The cluster that is to run the item and has no replicas; None: one runs it."""
+        cluster = None if item.cluster is None else self.state().clusters.get(item.cluster)
+        return None if cluster is None or cluster.replicas else cluster
 
     def source_statuses(self) -> Iterator[StatusChange]:
         """The last change of each source's status; some sources have none."""
@@ -39,6 +57,9 @@ class Health:
 
     def failing_below(self, state: CatalogState, item: CatalogItem) -> str:
         """A sentence on why the item, or a view below it, does not go on; "" if none is known."""
+        idle = self.idle_cluster(item) if item.kind.is_maintained else None
+        if idle is not None:
+            return f" The cluster {idle.name}, which maintains {item.full_name}, has no replicas."
         failure = self.failure(item)
         if failure is not None:
             return f" The last attempt to maintain {item.full_name} failed: {failure.message}"

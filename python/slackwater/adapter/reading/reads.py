@@ -187,8 +187,10 @@ class Reads:
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
+            found = self._relations.state.find_cluster(session.variable("cluster"))
+            cluster = None if found is None else found.id
             answers = [
-                system.get(item.id) or self._relation(item, time, relation.not_null)
+                system.get(item.id) or self._relation(item, time, relation.not_null, cluster)
                 for item, time, relation in zip(items, times, asked.relations, strict=True)
             ]
             # Nobody would release what nobody is told of.
@@ -533,7 +535,11 @@ class Reads:
         }
 
     def _relation(
-        self, item: CatalogItem, time: Timestamp, not_null: Collection[str]
+        self,
+        item: CatalogItem,
+        time: Timestamp,
+        not_null: Collection[str],
+        cluster: GlobalId | None,
     ) -> dict[str, Any]:
         shard_id = item.stored.shard_id
         self._relations.refuse_errors(item, time, Timestamp(time + 1))
@@ -542,13 +548,13 @@ class Reads:
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         # The since is that of the parts, or a later one.
-        read_by = {"indexes": self._offers(item), "since": state.since}
+        read_by = {"indexes": self._offers(item, cluster), "since": state.since}
         return {"id": item.id, "as_of": time, **read_by, **relation}
 
-    def _offers(self, item: CatalogItem) -> list[dict[str, Any]]:
-        """The indexes on the relation that the driver may read in place of the parts."""
+    def _offers(self, item: CatalogItem, cluster: GlobalId | None) -> list[dict[str, Any]]:
+        """The indexes of the cluster on the relation that the driver may read for the parts."""
         users = self._relations.state.dependents(item.id)
-        indexes = (each for each in users if each.kind is ItemKind.INDEX)
+        indexes = (i for i in users if i.kind is ItemKind.INDEX and i.cluster == cluster)
         offers = (self._indexes.index(each.id) for each in indexes)
         return [{"program": o.program, "upper": o.upper} for o in offers if o is not None]
 

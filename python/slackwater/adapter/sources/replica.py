@@ -1,6 +1,6 @@
-"""The replica of this process, which runs ingestions and sinks by the controller's commands.
+"""The replicas of this process, which run ingestions and sinks by the controller's commands.
 
-Its commands wait in `ReplicaInbox` until whoever changes the catalog has them carried out. The
+Their commands wait in `ReplicaInbox` until whoever changes the catalog has them carried out. The
 first ones of a connection, up to `InitializationComplete`, say all that is to run: what runs
 already, and is described in the same way, goes on. Source: spec controllers 2.7, I39.
 """
@@ -8,8 +8,8 @@ already, and is described in the same way, goes on. Source: spec controllers 2.7
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from slackwater.adapter.controllers.collections import INSTANCE, REPLICA
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.sources import Sources
@@ -27,8 +27,15 @@ from slackwater.storage.controller.history import ReplicaState, reconcile
 from slackwater.storage.controller.protocol import Command, Response, RunIngestion, RunSink
 
 
-class StorageReplica:
-    """Carries out the commands of the controller. `respond` takes its responses to it.
+@dataclass(slots=True)
+class _Replica:
+    state: ReplicaState = field(default_factory=ReplicaState)
+    first: list[Command] | None = None
+    """The commands of a connection that has not said all yet."""
+
+
+class StorageReplicas:
+    """Carries out the commands of the controller. `respond` takes their responses to it.
 
     `configure` is told the parameters that have other values.
     """
@@ -46,57 +53,60 @@ class StorageReplica:
         self._sinks = sinks
         self._respond = respond
         self._configure = configure
-        self._state = ReplicaState()
-        self._first: list[Command] | None = None
-        """The commands of a connection that has not said all yet."""
-        self._is_connected = False
+        self._replicas: dict[ReplicaKey, _Replica] = {}
 
     def apply_commands(self) -> None:
         """Carries out the commands. The caller holds the catalog's lock, so no two threads do.
 
-        Without a connection when all is done, what runs ends: the next one begins with what is
-        durable.
+        What a replica runs ends with its connection, unless another one to it begins at once: the
+        next one begins with what is durable.
         """
-        for command in self._inbox.drain():
+        for key, command in self._inbox.drain():
             match command:
                 case DisconnectReplica():
-                    self._is_connected, self._first = False, None
+                    if not self._inbox.is_coming(key):
+                        self._end(key)
                 case Hello():
-                    self._is_connected, self._first = True, [command]
-                case InitializationComplete() if self._first is not None:
-                    self._reconcile([*self._first, command])
-                    self._first = None
-                case _ if self._first is not None:
-                    self._first.append(command)
+                    self._replicas.setdefault(key, _Replica()).first = [command]
                 case _:
-                    self._carry_out(command)
-        if not self._is_connected:
-            for global_id in (*self._state.ingestions, *self._state.sinks):
-                self._stop(global_id)
-            self._state = ReplicaState()
+                    self._take(key, self._replicas[key], command)
 
-    def _reconcile(self, commands: list[Command]) -> None:
-        found = reconcile(self._state, commands)
+    def _end(self, key: ReplicaKey) -> None:
+        replica = self._replicas.pop(key, _Replica())
+        for global_id in (*replica.state.ingestions, *replica.state.sinks):
+            self._stop(global_id)
+
+    def _take(self, key: ReplicaKey, replica: _Replica, command: Command) -> None:
+        if replica.first is None:
+            self._carry_out(key, replica, command)
+            return
+        replica.first.append(command)
+        if isinstance(command, InitializationComplete):
+            commands, replica.first = replica.first, None
+            self._reconcile(key, replica, commands)
+
+    def _reconcile(self, key: ReplicaKey, replica: _Replica, commands: list[Command]) -> None:
+        found = reconcile(replica.state, commands)
         again = {run.id for run in found.start}
         for global_id in found.stop:
             if global_id in again:
                 self._stop(global_id)
             else:
-                self._give_up(global_id)
-        self._state = found.state
+                self._give_up(key, global_id)
+        replica.state = found.state
         self._configure(found.state.parameters)
         for run in found.start:
             self._run(run)
 
-    def _carry_out(self, command: Command) -> None:
-        self._state.apply(command)
+    def _carry_out(self, key: ReplicaKey, replica: _Replica, command: Command) -> None:
+        replica.state.apply(command)
         match command:
             case RunIngestion() | RunSink():
                 self._run(command)
             case UpdateConfiguration(parameters):
                 self._configure(dict(parameters))
             case AllowCompaction(global_id, since) if since.is_empty:
-                self._give_up(global_id)
+                self._give_up(key, global_id)
             case _:
                 # Compaction itself is not the replica's work here.
                 pass
@@ -116,6 +126,6 @@ class StorageReplica:
         self._sources.stop(global_id)
         self._sinks.remove(global_id)
 
-    def _give_up(self, global_id: GlobalId) -> None:
+    def _give_up(self, key: ReplicaKey, global_id: GlobalId) -> None:
         self._stop(global_id)
-        self._respond(DroppedIds(ReplicaKey(INSTANCE, REPLICA), (global_id,)))
+        self._respond(DroppedIds(key, (global_id,)))

@@ -27,15 +27,22 @@ def frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for object_id, is_hydrated in snapshot.hydrated.items():
-        yield object_id, _only_replica(snapshot), is_hydrated
+    for object_id, replicas in snapshot.hydrated.items():
+        for replica, is_hydrated in sorted(replicas.items()):
+            yield object_id, replica, is_hydrated
+
+
+def replica_frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for object_id, replica, upper in snapshot.replica_uppers:
+        yield object_id, replica, upper.as_nullable()
 
 
 def hydration_progress(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for each in snapshot.hydration_progress:
+    for told in snapshot.hydration_progress:
+        each = told.record
         yield (
             each.global_id,
-            _only_replica(snapshot),
+            told.replica,
             each.rows_read,
             each.rows,
             each.elapsed_ms,
@@ -102,7 +109,7 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, s in snapshot.source_statistics.items():
         yield (
             object_id,
-            _only_replica(snapshot),
+            _running_replica(snapshot, object_id),
             s.messages_received,
             s.bytes_received,
             s.updates_staged,
@@ -180,15 +187,17 @@ def read_holds(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
 
 
-def _only_replica(snapshot: SystemSnapshot) -> str:
-    return snapshot.clusters[0].replicas[0].id
+def _running_replica(snapshot: SystemSnapshot, source: GlobalId) -> str | None:
+    """The replica that runs the source: the one of its cluster that the controller has chosen."""
+    return snapshot.running_on.get(source)
 
 
 def recent_ticks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for tick in snapshot.ticks:
+    for told in snapshot.ticks:
+        tick = told.record
         yield (
             tick.global_id,
-            _only_replica(snapshot),
+            told.replica,
             tick.lower,
             tick.upper,
             moment(tick.committed_ms),
@@ -205,11 +214,12 @@ def recent_ticks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for tick in snapshot.ticks:
+    for told in snapshot.ticks:
+        tick = told.record
         for number, step in enumerate(tick.steps):
             yield (
                 tick.global_id,
-                _only_replica(snapshot),
+                told.replica,
                 tick.upper,
                 number,
                 step.operator,
@@ -222,10 +232,11 @@ def recent_tick_steps(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def arrangement_sizes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for each in snapshot.arrangements:
+    for told in snapshot.arrangements:
+        each = told.record
         yield (
             str(each.number),
-            _only_replica(snapshot),
+            told.replica,
             list(each.collections),
             each.records,
             each.size_bytes,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.details import (
     CONNECTOR_NAMES,
     ChangefeedDetails,
@@ -30,7 +31,6 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
-from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import quote_identifier
 from slackwater.storage.key_value import KeyValueConfig
@@ -40,10 +40,6 @@ DATABASE_ID = "u1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _USER_OIDS = 1_000_000
 _SYSTEM_OIDS = 20_000
-ON_CLUSTERS = frozenset(
-    {ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.SINK, ItemKind.INDEX}
-)
-"""The kinds of objects that a cluster maintains."""
 _NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
@@ -75,13 +71,6 @@ def _privileges(item: CatalogItem) -> list[str]:
     """
     letters = "arwd" if item.kind is ItemKind.TABLE else "r"
     return [f"={letters}/{item.owner}"]
-
-
-def _cluster_id(snapshot: SystemSnapshot, item: CatalogItem) -> str | None:
-    """The cluster that maintains the item, which is the only one; None for a table or view."""
-    if item.kind not in ON_CLUSTERS:
-        return None
-    return next((c.id for c in snapshot.clusters if c.name == CLUSTER), None)
 
 
 def _identity(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
@@ -120,7 +109,7 @@ def _object_row(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
         *_identity(snapshot, item),
         _type_name(item),
         item.owner,
-        _cluster_id(snapshot, item),
+        item.cluster,
         _privileges(item),
     )
 
@@ -155,7 +144,7 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
         yield (
             *_identity(snapshot, item),
-            _cluster_id(snapshot, item),
+            item.cluster,
             item.of(MaterializedViewDetails).query,
             item.owner,
             _privileges(item),
@@ -201,7 +190,7 @@ def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             _envelope(item),
             None,
             _format(item),
-            _cluster_id(snapshot, item),
+            item.cluster,
             item.owner,
             _privileges(item),
             *_definition(snapshot, item),
@@ -220,7 +209,7 @@ def sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             file_format,
             None,
             file_format,
-            _cluster_id(snapshot, item),
+            item.cluster,
             item.owner,
             *_definition(snapshot, item),
         )
@@ -233,7 +222,7 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             oid(item.id),
             item.name,
             next(iter(item.depends_on), None),
-            _cluster_id(snapshot, item),
+            item.cluster,
             item.owner,
             *_definition(snapshot, item),
         )
@@ -269,15 +258,20 @@ def columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def clusters(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for c in snapshot.clusters:
-        factor = len(c.replicas) if c.managed else None
-        yield c.id, c.name, c.owner, ["=UC/"], c.managed, c.size, factor, None, None, None, None
+    for c in snapshot.catalog.clusters.values():
+        factor, managed = len(c.replicas) if c.is_managed else None, c.is_managed
+        yield c.id, c.name, c.owner, ["=UC/"], managed, c.size, factor, None, None, None, None
 
 
 def cluster_replicas(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    for c in snapshot.clusters:
+    for c in snapshot.catalog.clusters.values():
         for replica in c.replicas:
             yield replica.id, replica.name, c.id, replica.size, None, c.owner, None
+
+
+def cluster_replica_sizes(_: SystemSnapshot) -> Iterator[SystemRow]:
+    """The sizes of replicas, all of which are threads of one process."""
+    yield from SIZES.items()
 
 
 def audit_events(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -302,7 +296,7 @@ def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             schema.name,
             None if schema.is_system else DATABASE_ID,
             None if schema.is_system else CATALOG_NAME,
-            _cluster_id(snapshot, item),
+            item.cluster,
         )
 
 
@@ -311,6 +305,12 @@ def comments(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for schema in snapshot.catalog.schemas.values():
         if schema.comment:
             yield schema.id, "schema", None, schema.comment
+    for cluster in snapshot.catalog.clusters.values():
+        if cluster.comment:
+            yield cluster.id, "cluster", None, cluster.comment
+        for replica in cluster.replicas:
+            if replica.comment:
+                yield replica.id, "cluster-replica", None, replica.comment
     for item in items(snapshot):
         if item.comment:
             yield item.id, _type_name(item), None, item.comment

@@ -315,6 +315,13 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "name! value! default_value! source! description!",
         objects.system_parameters,
     ),
+    ("mz_catalog", "mz_cluster_replica_sizes", "size! weight:long!", objects.cluster_replica_sizes),
+    (
+        "mz_internal",
+        "mz_cluster_replica_frontiers",
+        "object_id! replica_id! write_frontier:long",
+        activity.replica_frontiers,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -5,18 +5,18 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Sequence
 
+from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item, kind_of
-from slackwater.adapter.catalog.render import current_sql
+from slackwater.adapter.catalog.render import cluster_sql, current_sql
 from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, Session
-from slackwater.adapter.system import tables as system_tables
-from slackwater.adapter.system.objects import ON_CLUSTERS, source_type
+from slackwater.adapter.system.objects import source_type
 from slackwater.compute.controller.protocol import Problem
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
@@ -26,9 +26,6 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.version import VERSION
-
-CLUSTER = system_tables.CLUSTER.name
-REPLICA = system_tables.CLUSTER.replicas[0].name
 
 _LISTED: dict[st.ShowKind, ItemKind | None] = {
     st.ShowKind.OBJECTS: None,
@@ -51,11 +48,11 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     st.ShowKind.VIEWS: strings("name", "comment"),
     st.ShowKind.SECRETS: strings("name", "comment"),
     st.ShowKind.CLUSTERS: strings("name", "replicas", "comment"),
-    st.ShowKind.CLUSTER_REPLICAS: strings("name", "cluster", "comment"),
+    st.ShowKind.CLUSTER_REPLICAS: strings("cluster", "replica", "size", "comment"),
     st.ShowKind.NOTICES: strings("name", "code", "message"),
 }
 
-ShowStatement = st.Show | st.ShowCreate | st.ShowVariable | st.ShowAll
+ShowStatement = st.Show | st.ShowCreate | st.ShowCreateCluster | st.ShowVariable | st.ShowAll
 
 
 class Shows:
@@ -72,7 +69,7 @@ class Shows:
                 return _COLUMNS[kind]
             case st.ShowCreate(kind=st.ObjectKind.TABLE):
                 return strings("createtab_stmt")
-            case st.ShowCreate():
+            case st.ShowCreate() | st.ShowCreateCluster():
                 return strings("name", "create_sql")
             case st.ShowVariable(name=name):
                 of_system = PARAMETERS.get(name)
@@ -99,6 +96,9 @@ class Shows:
                     return rows(columns, [(current_sql(self._relations.state, item),)])
                 expect_kind(item, kind_of(kind))
                 return rows(columns, [(item.full_name, current_sql(self._relations.state, item))])
+            case st.ShowCreateCluster(name=cluster_name):
+                cluster = self._relations.state.cluster(cluster_name)
+                return rows(columns, [(cluster.name, cluster_sql(cluster))])
             case st.ShowVariable(name=name):
                 return rows(columns, [(self._value(session, name),)])
             case st.ShowAll():
@@ -123,15 +123,35 @@ class Shows:
     def _listing(self, execution: Execution, statement: st.Show) -> list[Sequence[object]]:
         match statement.kind:
             case st.ShowKind.CLUSTERS:
-                found: list[Sequence[object]] = [(CLUSTER, REPLICA, "")]
+                found: list[Sequence[object]] = [
+                    (
+                        cluster.name,
+                        ", ".join(f"{each.name} ({each.size})" for each in cluster.replicas),
+                        cluster.comment or "",
+                    )
+                    for cluster in self._clusters()
+                ]
             case st.ShowKind.CLUSTER_REPLICAS:
-                found = [(REPLICA, CLUSTER, "")]
+                found = [
+                    (cluster.name, each.name, each.size, each.comment or "")
+                    for cluster in self._clusters()
+                    for each in cluster.replicas
+                ]
             case st.ShowKind.NOTICES:
                 return [(n.severity, n.code, n.message) for n in execution.session.history]
             case _:
                 items = self._items(execution.context, statement)
                 found = [self._row(statement.kind, item) for item in items]
         return [row for row in found if _like(str(row[0]), statement.like)]
+
+    def _clusters(self) -> list[ClusterEntry]:
+        clusters = self._relations.state.clusters.values()
+        return sorted(clusters, key=lambda each: each.name.casefold())
+
+    def _cluster_name(self, item: CatalogItem) -> str | None:
+        if item.cluster is None:
+            return None
+        return self._relations.state.clusters[item.cluster].name
 
     def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:
         state = self._relations.state
@@ -143,17 +163,18 @@ class Shows:
         else:
             schema = context.namespace[0] if context.namespace else "default"
         wanted = _LISTED[statement.kind]
+        cluster = None if statement.cluster is None else state.cluster(statement.cluster).id
         chosen = [
             item
             for item in state.items_in(state.schema(schema).name)
             if (wanted is None or item.kind is wanted)
-            and (statement.cluster is None or item.kind in ON_CLUSTERS)
+            and (cluster is None or item.cluster == cluster)
             and (on is None or on.id in item.depends_on)
         ]
         return sorted(chosen, key=lambda item: item.name)
 
     def _row(self, kind: st.ShowKind, item: CatalogItem) -> Sequence[object]:
-        comment = item.comment or ""
+        comment, cluster = item.comment or "", self._cluster_name(item)
         match kind:
             case st.ShowKind.OBJECTS:
                 return (item.name, item.kind.value, comment)
@@ -161,19 +182,19 @@ class Shows:
                 change = self._health.source_status(item)
                 status = "" if change is None else change.status.status
                 error = None if change is None else change.status.error
-                return (item.name, source_type(item), CLUSTER, status, error, comment)
+                return (item.name, source_type(item), cluster, status, error, comment)
             case st.ShowKind.SINKS:
-                return (item.name, "files", CLUSTER, comment)
+                return (item.name, "files", cluster, comment)
             case st.ShowKind.INDEXES:
                 on = self._relations.item(item.depends_on[0])
                 keys = ", ".join(item.of(IndexDetails).keys)
-                return (item.name, on.name, CLUSTER, keys, comment)
+                return (item.name, on.name, cluster, keys, comment)
             case st.ShowKind.MATERIALIZED_VIEWS:
                 fault = self._fault(item)
                 error = None if fault is None else str(fault)
                 state = "stalled" if error is not None else self._state(item)
                 maintenance = item.of(MaterializedViewDetails).maintenance or ""
-                return (item.name, CLUSTER, state, maintenance, error, comment)
+                return (item.name, cluster, state, maintenance, error, comment)
             case _:
                 return (item.name, comment)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
+from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
@@ -23,23 +24,6 @@ class ObjectFrontiers:
 
     since: Frontier | None
     upper: Frontier
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaEntry:
-    id: str
-    name: str
-    size: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterEntry:
-    id: str
-    name: str
-    owner: str = ""
-    managed: bool = True
-    size: str | None = None
-    replicas: tuple[ReplicaEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +63,13 @@ class SystemSnapshot:
     catalog: CatalogState
     now_ms: int
     frontiers: Mapping[GlobalId, ObjectFrontiers] = field(default_factory=dict)
-    hydrated: Mapping[GlobalId, bool] = field(default_factory=dict)
-    """Whether a view has caught up with its inputs once, on the only replica."""
+    hydrated: Mapping[GlobalId, Mapping[str, bool]] = field(default_factory=dict)
+    """Whether each replica has the contents of a view or index, by the replica's id."""
+    replica_uppers: tuple[tuple[GlobalId, str, Frontier], ...] = ()
+    running_on: Mapping[GlobalId, str] = field(default_factory=dict)
+    """The replicas that run sources, by the sources' ids."""
     statuses: Mapping[GlobalId, StatusChange] = field(default_factory=dict)
     source_statistics: Mapping[GlobalId, SourceStatistics] = field(default_factory=dict)
-    clusters: tuple[ClusterEntry, ...] = ()
     sessions: tuple[SessionEntry, ...] = ()
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()
@@ -91,9 +77,9 @@ class SystemSnapshot:
     audit_events: tuple[AuditEvent, ...] = ()
     source_history: tuple[StatusChange, ...] = ()
     usage: tuple[ShardUsage, ...] = ()
-    ticks: tuple[TickRecord, ...] = ()
-    hydration_progress: tuple[HydrationProgress, ...] = ()
-    arrangements: tuple[ArrangementSize, ...] = ()
+    ticks: tuple[OfReplica[TickRecord], ...] = ()
+    hydration_progress: tuple[OfReplica[HydrationProgress], ...] = ()
+    arrangements: tuple[OfReplica[ArrangementSize], ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)
     """The URL to which requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
@@ -17,9 +16,7 @@ from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.system.notices import notices
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
-    ClusterEntry,
     ObjectFrontiers,
-    ReplicaEntry,
     SessionEntry,
     SubscriptionEntry,
     SystemSnapshot,
@@ -27,15 +24,11 @@ from slackwater.adapter.system.snapshot import (
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.usage import usage
-from slackwater.planner.parser.variables import CLUSTER as CLUSTER_NAME
 from slackwater.repr.frontier import EMPTY_FRONTIER, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
 
-CLUSTER = ClusterEntry(
-    "u1", CLUSTER_NAME, replicas=(ReplicaEntry("u1", "r1", "driver"),), size="driver"
-)
 _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
@@ -94,11 +87,12 @@ class SystemTables:
             now_ms=now_ms,
             frontiers=self._frontiers(items),
             hydrated={
-                item.id: self._is_hydrated(item) for item in items if item.kind.is_maintained
+                item.id: dataflows.hydrated(item) for item in items if item.kind.is_maintained
             },
+            replica_uppers=tuple(dataflows.replica_uppers()),
+            running_on=self._relations.storage.running_on(),
             statuses=self._statuses(),
             source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},
-            clusters=(CLUSTER,),
             sessions=tuple(
                 SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
                 for s in self._sessions.all()
@@ -138,18 +132,24 @@ class SystemTables:
                 found[item.id] = ObjectFrontiers(*stored.get(item.id, lost))
         return found
 
-    def _is_hydrated(self, item: CatalogItem) -> bool:
-        if item.kind is ItemKind.INDEX:
-            return self._health.dataflows.index(item.id) is not None
-        return self._relations.upper(item).value > item.of(MaterializedViewDetails).as_of
-
     def _statuses(self) -> dict[GlobalId, StatusChange]:
-        changes = [*self._health.source_statuses(), *self._sinks.statuses()]
+        paused = self._health.paused()
+        changes = [*paused, *self._health.source_statuses(), *self._sinks.statuses()]
         return {change.source_id: change for change in changes}
+
+    def _cluster_id(self, name: str) -> str:
+        found = self._relations.state.find_cluster(name)
+        return "" if found is None else found.id
 
     def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
         return tuple(
-            SubscriptionEntry(name, session.session_id, CLUSTER.id, cursor.created_ms, cursor.reads)
+            SubscriptionEntry(
+                name,
+                session.session_id,
+                self._cluster_id(session.variable("cluster")),
+                cursor.created_ms,
+                cursor.reads,
+            )
             for session in self._sessions.all()
             for name, cursor in list(session.cursors.items())
             if cursor.reads and not cursor.ended

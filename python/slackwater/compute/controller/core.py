@@ -186,6 +186,11 @@ class ComputeController:
         """Tells all replicas that all there is was sent, so that they drop what was not."""
         self._placement.initialization_complete()
 
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The ids of all instances."""
+        return self._placement.instances
+
     # Dataflows (4.4 to 4.6)
 
     def create_dataflow(

@@ -147,6 +147,11 @@ class Placement:
         """The configuration as it is now."""
         return self._parameters
 
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """The ids of all instances."""
+        return tuple(self._instances)
+
     # Replicas
 
     def connect(self, instance: Instance, name: str, location: str) -> None:

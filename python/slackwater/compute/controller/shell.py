@@ -23,6 +23,7 @@ import structlog
 from slackwater.compute.controller import effects as ef
 from slackwater.compute.controller.core import ComputeController, Restored
 from slackwater.compute.controller.descriptions import DataflowDescription
+from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.protocol import (
     Command,
     DataflowStatus,
@@ -105,6 +106,10 @@ class ReplicaLink(Protocol):
 
     def join(self) -> None:
         """Returns when the replica in this process, if it is one, has ended."""
+        ...
+
+    def drop(self) -> None:
+        """Ends the connection, as `close` does; a replica of this process gives all back."""
         ...
 
 
@@ -255,14 +260,22 @@ class Compute:
         """Names of files that were got before this time are used by no replica; None: by none."""
         return min(list(self._leases_ms.values()), default=None)
 
-    def log(self, log: Log) -> list[PeekAnswer]:
-        """The rows of the log on each replica of each instance."""
-        asked = [
-            (instance_id, replica, logs[list(Log).index(log)])
-            for instance_id, logs in list(self._logs.items())
-            for replica in self.look(lambda core, i=instance_id: list(core.replicas(i)))  # type: ignore[misc]
-        ]
-        return [self.peek(i, global_id, Timestamp(0), replica) for i, replica, global_id in asked]
+    def log(self, log: Log) -> list[tuple[ReplicaKey, PeekAnswer]]:
+        """The rows of the log on each replica of each instance.
+
+        Of a replica that is dropped meanwhile it has none.
+        """
+        answers: list[tuple[ReplicaKey, PeekAnswer]] = []
+        for key in list(self._links):
+            logs = self._logs.get(key.instance)
+            if logs is None:
+                continue
+            asked = logs[list(Log).index(log)]
+            try:
+                answers.append((key, self.peek(key.instance, asked, Timestamp(0), key.replica)))
+            except ComputeError:
+                continue
+        return answers
 
     def peek(
         self, instance_id: str, global_id: GlobalId, time: Timestamp, replica: str | None = None
@@ -363,7 +376,7 @@ class Compute:
                 case ef.DisconnectReplica(key):
                     _, link = self._links.pop(key)
                     del self._leases_ms[key]
-                    link.close()
+                    link.drop()
                 case ef.ReportViolation(key, message):
                     _log.warning("violation", replica=f"{key.instance}.{key.replica}", what=message)
                 case _:

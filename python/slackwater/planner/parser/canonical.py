@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from slackwater.planner.parser.cluster_sql import cluster_sql
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.statements import (
     AlterRename,
     AlterSecret,
+    AlterSetCluster,
     AlterSetRetainHistory,
     AlterSinkFrom,
     AlterSourceAddTable,
@@ -48,12 +50,13 @@ from slackwater.planner.parser.statements import (
     Show,
     ShowAll,
     ShowCreate,
+    ShowCreateCluster,
     ShowVariable,
     Statement,
     Subscribe,
     WebhookSource,
 )
-from slackwater.repr.relation import quote_identifier
+from slackwater.repr.relation import quote_identifier, quote_string
 
 _HIDDEN = "AS '<redacted>'"
 
@@ -87,6 +90,7 @@ def _render(statement: Statement) -> Iterable[str]:
         case (
             DropObjects()
             | AlterRename()
+            | AlterSetCluster()
             | AlterSetRetainHistory()
             | AlterSinkFrom()
             | AlterSourceAddTable()
@@ -94,7 +98,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | CommentOn()
         ):
             return _change(statement)
-        case Show() | ShowCreate() | ShowVariable() | ShowAll():
+        case Show() | ShowCreate() | ShowCreateCluster() | ShowVariable() | ShowAll():
             return _show(statement)
         case AlterSystem() | SetVariable() | ResetVariable() | Begin() | Commit() | Rollback():
             return _session(statement)
@@ -108,6 +112,8 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("EXPLAIN INCREMENTAL FOR", target.text)
         case ExplainAnalyze(name):
             return ("EXPLAIN ANALYZE FOR MATERIALIZED VIEW", name.sql)
+        case _:
+            return cluster_sql(statement)
 
 
 def _create_relation(
@@ -286,6 +292,7 @@ def _envelope(e: Envelope) -> str:
 def _change(
     s: DropObjects
     | AlterRename
+    | AlterSetCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
     | AlterSourceAddTable
@@ -300,6 +307,10 @@ def _change(
         case AlterRename(kind, name, new_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER", kind.value, exists, name.sql, "RENAME TO", new_name.sql)
+        case AlterSetCluster(kind, name, cluster, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            moved = f"SET CLUSTER {quote_identifier(cluster)}"
+            return ("ALTER", kind.value, exists, name.sql, moved)
         case AlterSetRetainHistory(kind, name, history, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             action = "RESET (RETAIN HISTORY)" if history is None else ""
@@ -319,7 +330,9 @@ def _change(
             return ("COMMENT ON", kind.value, name.sql, "IS", value)
 
 
-def _show(s: Show | ShowCreate | ShowVariable | ShowAll) -> Iterable[str]:
+def _show(
+    s: Show | ShowCreate | ShowCreateCluster | ShowVariable | ShowAll,
+) -> Iterable[str]:
     match s:
         case Show():
             yield from ("SHOW", s.kind.value)
@@ -329,6 +342,8 @@ def _show(s: Show | ShowCreate | ShowVariable | ShowAll) -> Iterable[str]:
             yield "" if s.like is None else f"LIKE {quote_string(s.like)}"
         case ShowCreate(kind, name):
             yield from ("SHOW CREATE", kind.value, name.sql)
+        case ShowCreateCluster(cluster):
+            yield from ("SHOW CREATE CLUSTER", quote_identifier(cluster))
         case ShowVariable(name=variable):
             yield from ("SHOW", _variable(variable))
         case ShowAll():
@@ -422,8 +437,3 @@ def _boolean(value: bool) -> str:
 
 def _variable(name: str) -> str:
     return f"slackwater.{quote_identifier(name)}"
-
-
-def quote_string(text: str) -> str:
-    """`text` as a string literal of Spark's."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

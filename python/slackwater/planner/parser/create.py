@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from slackwater.planner.parser.changefeed import read_changefeed
+from slackwater.planner.parser.clusters import read_create_cluster
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
@@ -26,6 +27,8 @@ from slackwater.planner.parser.statements import (
     SESSION,
     ChangefeedSource,
     Connector,
+    CreateCluster,
+    CreateClusterReplica,
     CreateIndex,
     CreateMaterializedView,
     CreateSecret,
@@ -42,11 +45,12 @@ from slackwater.planner.parser.statements import (
     WebhookSource,
 )
 from slackwater.planner.parser.tokens import Kind, TokenCursor
-from slackwater.planner.parser.variables import CLUSTER, cluster_named
 from slackwater.planner.parser.webhook import read_webhook
 
 Created = (
     CreateTable
+    | CreateCluster
+    | CreateClusterReplica
     | CreateView
     | CreateViewUnder
     | CreateMaterializedView
@@ -57,8 +61,6 @@ Created = (
 )
 
 _REFUSED = (
-    "CLUSTER REPLICA",
-    "CLUSTER",
     "CONNECTION",
     "TYPE",
     "ROLE",
@@ -109,6 +111,10 @@ def read_create(cursor: TokenCursor) -> Created | None:
     for kind in _REFUSED:
         if cursor.looking_at(*kind.split()):
             raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
+    if cursor.looking_at("CLUSTER"):
+        if or_replace:
+            raise cursor.unsupported("CREATE OR REPLACE CLUSTER", "DROP CLUSTER first.", start)
+        return read_create_cluster(cursor)
     if cursor.looking_at("DEFAULT", "INDEX") or _is_ours(cursor):
         if or_replace:
             raise cursor.unsupported("CREATE OR REPLACE INDEX", "DROP INDEX first.", start)
@@ -130,8 +136,6 @@ def read_create(cursor: TokenCursor) -> Created | None:
 
 
 def _advice(kind: str) -> str:
-    if "CLUSTER" in kind:
-        return f"Everything runs on the cluster {CLUSTER}."
     if kind == "CONNECTION":
         return _CONNECTORS
     if "VIEW" in kind:
@@ -393,9 +397,7 @@ def read_cluster(cursor: TokenCursor) -> str | None:
     if not cursor.looking_at("IN", "CLUSTER"):
         return None
     cursor.expect("IN", "CLUSTER")
-    at = cursor.token
-    name = cursor.identifier("the name of a cluster")
-    return cluster_named(name, cursor.position(at))
+    return cursor.identifier("the name of a cluster")
 
 
 def _milliseconds(options: Mapping[str, OptionValue], option: str) -> int | None:

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from slackwater.planner.parser.changefeed import read_changefeed_table
+from slackwater.planner.parser.clusters import (
+    AlteredCluster,
+    read_alter_cluster,
+    read_cluster_name,
+    read_comment_on_cluster,
+    read_drop_cluster,
+)
 from slackwater.planner.parser.create import read_cluster, retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
@@ -11,17 +18,22 @@ from slackwater.planner.parser.session import read_alter_system, read_variable_n
 from slackwater.planner.parser.statements import (
     AlterRename,
     AlterSecret,
+    AlterSetCluster,
     AlterSetRetainHistory,
     AlterSinkFrom,
     AlterSourceAddTable,
     AlterSystem,
     CommentOn,
+    CommentOnCluster,
+    DropClusterReplicas,
+    DropClusters,
     DropObjects,
     ObjectKind,
     ReplayDeadLetters,
     Show,
     ShowAll,
     ShowCreate,
+    ShowCreateCluster,
     ShowKind,
     ShowVariable,
 )
@@ -29,8 +41,6 @@ from slackwater.planner.parser.tokens import Kind, TokenCursor
 
 _SPARK_KINDS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})
 _REFUSED_KINDS = (
-    "CLUSTER REPLICA",
-    "CLUSTER",
     "CONNECTION",
     "ROLE",
     "TYPE",
@@ -48,10 +58,15 @@ _REFUSED_SHOWS = (
     "ROLE MEMBERSHIP",
 )
 _KINDS_TEXT = (
-    "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX, SECRET and SCHEMA."
+    "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX, SECRET, SCHEMA and CLUSTER."
 )
 _RETAINERS = frozenset(
     {ObjectKind.TABLE, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SOURCE, ObjectKind.INDEX}
+)
+
+
+_ON_CLUSTERS = frozenset(
+    {ObjectKind.MATERIALIZED_VIEW, ObjectKind.SOURCE, ObjectKind.SINK, ObjectKind.INDEX}
 )
 
 
@@ -68,9 +83,11 @@ def _refuse(cursor: TokenCursor, verb: str, kinds: tuple[str, ...], advice: str)
             raise cursor.unsupported(f"{verb} {kind}", advice)
 
 
-def read_drop(cursor: TokenCursor) -> DropObjects | None:
+def read_drop(cursor: TokenCursor) -> DropObjects | DropClusters | DropClusterReplicas | None:
     """DROP of one or more objects; None for Spark's kinds and clauses."""
     cursor.expect("DROP")
+    if cursor.looking_at("CLUSTER"):
+        return read_drop_cluster(cursor)
     _refuse(cursor, "DROP", (*_REFUSED_KINDS, "OWNED"), _KINDS_TEXT)
     kind = _accept_kind(cursor, ObjectKind.COLUMN)
     if kind is None:
@@ -93,6 +110,8 @@ def read_drop(cursor: TokenCursor) -> DropObjects | None:
 
 Altered = (
     AlterRename
+    | AlterSetCluster
+    | AlteredCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
     | AlterSourceAddTable
@@ -109,6 +128,8 @@ def read_alter(
     cursor.expect("ALTER")
     if cursor.looking_at("SYSTEM"):
         return read_alter_system(cursor)
+    if cursor.looking_at("CLUSTER"):
+        return read_alter_cluster(cursor)
     _refuse(cursor, "ALTER", _REFUSED_ALTERS, _KINDS_TEXT)
     kind = _accept_kind(cursor, ObjectKind.COLUMN)
     if kind is None:
@@ -130,6 +151,8 @@ def read_alter(
         return AlterSourceAddTable(name, read_changefeed_table(cursor), if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REPLAY", "DEAD", "LETTERS"):
         return ReplayDeadLetters(name, if_exists)
+    if kind in _ON_CLUSTERS and cursor.accept("SET", "CLUSTER"):
+        return AlterSetCluster(kind, name, read_cluster_name(cursor), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):
         cursor.advance()
         known: dict[str, ReadValue] = {"RETAIN HISTORY": retain_history}
@@ -170,16 +193,19 @@ def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
         raise cursor.syntax_error("RENAME TO, SET or RESET")
     raise cursor.unsupported(
         f"ALTER {kind.value} ... {action}",
-        "ALTER knows RENAME TO and SET (RETAIN HISTORY FOR '...'); of a sink, SET FROM.",
+        "ALTER knows RENAME TO, SET CLUSTER and SET (RETAIN HISTORY FOR '...'); "
+        "of a sink, SET FROM.",
     )
 
 
-def read_comment(cursor: TokenCursor) -> CommentOn | None:
+def read_comment(cursor: TokenCursor) -> CommentOn | CommentOnCluster | None:
     """COMMENT ON for the kinds of objects that Spark has not."""
     if not cursor.looking_at("ON", ahead=1):
         return None
     cursor.expect("COMMENT", "ON")
     _refuse(cursor, "COMMENT ON", _REFUSED_KINDS, _KINDS_TEXT)
+    if cursor.looking_at("CLUSTER"):
+        return read_comment_on_cluster(cursor)
     kind = _accept_kind(cursor, ObjectKind.TABLE, ObjectKind.SCHEMA)
     if kind is None:
         return None
@@ -194,7 +220,7 @@ def read_comment(cursor: TokenCursor) -> CommentOn | None:
     return CommentOn(kind, name, cursor.string("a string, or NULL"))
 
 
-def read_show(cursor: TokenCursor) -> Show | ShowCreate | ShowVariable | ShowAll | None:
+def read_show(cursor: TokenCursor) -> Shown | None:
     """Our SHOW statements; None for Spark's."""
     cursor.expect("SHOW")
     cursor.statement = "SHOW"
@@ -210,6 +236,9 @@ def read_show(cursor: TokenCursor) -> Show | ShowCreate | ShowVariable | ShowAll
             return _show(cursor, kind)
     variable = read_variable_name(cursor)
     return None if variable is None else ShowVariable(variable)
+
+
+Shown = Show | ShowCreate | ShowCreateCluster | ShowVariable | ShowAll
 
 
 def _show(cursor: TokenCursor, kind: ShowKind) -> Show | None:
@@ -236,9 +265,12 @@ def _show(cursor: TokenCursor, kind: ShowKind) -> Show | None:
     return Show(kind, schema, like, cluster, on)
 
 
-def _show_create(cursor: TokenCursor) -> ShowCreate | None:
+def _show_create(cursor: TokenCursor) -> ShowCreate | ShowCreateCluster | None:
     cursor.expect("CREATE")
     _refuse(cursor, "SHOW CREATE", _REFUSED_KINDS, _KINDS_TEXT)
+    if cursor.accept("CLUSTER"):
+        cursor.statement = "SHOW CREATE CLUSTER"
+        return ShowCreateCluster(read_cluster_name(cursor))
     if cursor.looking_at("SECRET"):
         raise cursor.unsupported("SHOW CREATE SECRET", "Nothing shows the value of a secret.")
     kind = _accept_kind(cursor, ObjectKind.SCHEMA, ObjectKind.COLUMN)

@@ -521,6 +521,123 @@ class CommentOn:
     text: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaDefinition:
+    """A replica that is named by itself."""
+
+    name: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCluster:
+    """`replicas` None: the cluster is managed, and has `replication_factor` replicas of `size`."""
+
+    name: str
+    size: str | None
+    replication_factor: int | None
+    replicas: tuple[ReplicaDefinition, ...] | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CreateClusterReplica:
+    cluster: str
+    name: str
+    size: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSetting:
+    """The options of a cluster that a statement gives; None: it leaves them as they are."""
+
+    size: str | None = None
+    replication_factor: int | None = None
+    managed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AlterCluster:
+    name: str
+    setting: ClusterSetting
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameCluster:
+    name: str
+    new_name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameClusterReplica:
+    cluster: str
+    name: str
+    new_name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwapClusters:
+    """The two clusters exchange their names."""
+
+    name: str
+    other: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropClusters:
+    names: tuple[str, ...]
+    if_exists: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropClusterReplicas:
+    """Each name is that of a cluster and that of one of its replicas."""
+
+    names: tuple[tuple[str, str], ...]
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CommentOnCluster:
+    """`replica` None: of the cluster itself. `text` None: the comment goes away."""
+
+    cluster: str
+    replica: str | None
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShowCreateCluster:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterSetCluster:
+    """ALTER ... SET CLUSTER: the object goes on on another cluster."""
+
+    kind: ObjectKind
+    name: QualifiedName
+    cluster: str
+    if_exists: bool = False
+
+
+ClusterStatement = (
+    CreateCluster
+    | CreateClusterReplica
+    | AlterCluster
+    | RenameCluster
+    | RenameClusterReplica
+    | SwapClusters
+    | DropClusters
+    | DropClusterReplicas
+    | CommentOnCluster
+)
+"""The definitions of clusters and replicas."""
+
 Statement = (
     CreateTable
     | CreateView
@@ -555,6 +672,17 @@ Statement = (
     | AlterSourceAddTable
     | ReplayDeadLetters
     | CommentOn
+    | CreateCluster
+    | CreateClusterReplica
+    | AlterCluster
+    | RenameCluster
+    | RenameClusterReplica
+    | SwapClusters
+    | DropClusters
+    | DropClusterReplicas
+    | CommentOnCluster
+    | ShowCreateCluster
+    | AlterSetCluster
 )
 
 _SPARK_DROPS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})

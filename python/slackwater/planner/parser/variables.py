@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from slackwater.planner.parser.durations import parse_duration
-from slackwater.repr.errors import SlackwaterError, TextPosition, unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
 SERIALIZABLE = "serializable"
@@ -20,7 +20,7 @@ PREFIX = "slackwater"
 
 _UPGRADED_LEVELS = ("read uncommitted", "read committed", "repeatable read")
 CLUSTER = "quickstart"
-"""The only cluster that there is."""
+"""The name of the cluster that an environment begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +58,11 @@ def _isolation(text: str) -> Assigned:
     raise ValueError(f"the values are {STRICT_SERIALIZABLE}, {SERIALIZABLE}")
 
 
-def cluster_named(name: str, position: TextPosition | None = None) -> str:
-    """The cluster of that name, in any case. Raises SLACKWATER_UNKNOWN_CLUSTER."""
-    if name.lower() != CLUSTER:
-        raise user_error(
-            "SLACKWATER_UNKNOWN_CLUSTER", position=position, cluster=name, onlyCluster=CLUSTER
-        )
-    return CLUSTER
-
-
 def _cluster(text: str) -> Assigned:
-    return Assigned(cluster_named(text))
+    """The name of a cluster; that there is one, the catalog knows."""
+    if not text.strip():
+        raise ValueError("the name of a cluster is expected")
+    return Assigned(text)
 
 
 def canonical_duration(text: str) -> str:
@@ -116,7 +110,12 @@ def _fixed(text: str) -> Assigned:
 VARIABLES: Mapping[str, SessionVariable] = {
     variable.name: variable
     for variable in (
-        SessionVariable("cluster", CLUSTER, _cluster, "The cluster that runs reads"),
+        SessionVariable(
+            "cluster",
+            CLUSTER,
+            _cluster,
+            "The cluster whose indexes reads use, and on which new objects run",
+        ),
         SessionVariable(
             "emit_timestamp_notice",
             "off",

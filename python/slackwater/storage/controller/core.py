@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from slackwater.controller.protocol import DroppedIds, FrontierUppers, StatusUpdate
 from slackwater.repr.errors import FatalError
@@ -182,6 +183,39 @@ class StorageController:
         self.exports.alter(state, description)
         run = RunSink(global_id, description, state.as_of)
         self.placement.run(description.instance, run)
+
+    def move_ingestion(self, global_id: GlobalId, instance_id: str) -> None:
+        """Lets an ingestion go on on another instance, from what its collections have.
+
+        The old one is told to end before the new one is told to begin. Raises IDENTIFIER_MISSING,
+        INGESTION_INSTANCE_MISSING.
+        """
+        state = self.capabilities.live(global_id)
+        source = state.description.data_source
+        if not isinstance(source, IngestionDescription):
+            raise StorageError(Variant.IDENTIFIER_MISSING, [global_id])
+        if not self.placement.has_instance(instance_id):
+            raise StorageError(Variant.INGESTION_INSTANCE_MISSING, [global_id])
+        if source.instance == instance_id:
+            return
+        self.placement.stop(global_id, source.instance)
+        moved = replace(source, instance=instance_id)
+        state.description = replace(state.description, data_source=moved)
+        self.placement.run_ingestions([global_id])
+
+    def move_export(self, global_id: GlobalId, instance_id: str) -> None:
+        """Lets an export go on on another instance, where it is; see `move_ingestion`.
+
+        Raises IDENTIFIER_MISSING, EXPORT_INSTANCE_MISSING.
+        """
+        state = self.exports.get(global_id)
+        if not self.placement.has_instance(instance_id):
+            raise StorageError(Variant.EXPORT_INSTANCE_MISSING, [global_id])
+        if state.description.instance == instance_id:
+            return
+        self.placement.stop(global_id, state.description.instance)
+        state.description = replace(state.description, instance=instance_id)
+        self.placement.run(instance_id, RunSink(global_id, state.description, state.as_of))
 
     def drop_sinks(self, ids: Iterable[GlobalId]) -> None:
         """Gives up those of the exports that exist (M18).

@@ -154,6 +154,17 @@ class Placement:
         if instance is not None:
             self._effects += instance.send(AllowCompaction(state.id, state.since))
 
+    def running_on(self) -> dict[GlobalId, str]:
+        """The replica that runs each ingestion, by the id of what its connection names."""
+        found: dict[GlobalId, str] = {}
+        for state in self._capabilities.collections.values():
+            source = state.description.data_source
+            if isinstance(source, IngestionDescription) and not state.is_dropped:
+                active = self._instance(source.instance).active
+                if active is not None:
+                    found[GlobalId(source.connection)] = active
+        return found
+
     def validate(self) -> None:
         """Raises FatalError unless each instance is consistent."""
         for instance in self._instances.values():

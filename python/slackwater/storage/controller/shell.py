@@ -132,18 +132,29 @@ class Storage:
 
         self.do(change)
 
+    def create_instance(self, instance_id: str) -> None:
+        """Adds an instance without replicas."""
+        self.do(lambda core: core.placement.create_instance(instance_id))
+
+    def drop_instance(self, instance_id: str) -> None:
+        """Removes an instance with its replicas; nothing runs on it any more."""
+        self.do(lambda core: core.placement.drop_instance(instance_id))
+
     def connect_replica(self, instance_id: str, replica: str) -> None:
-        """Lets the replica of this process run what there is, from now on."""
+        """Lets a replica of this process run what its instance has, from now on."""
+        self.do(lambda core: core.placement.connect_replica(instance_id, replica, "this process"))
 
-        def connect(core: StorageController) -> None:
-            core.placement.connect_replica(instance_id, replica, "this process")
-            core.placement.initialization_complete()
-
-        self.do(connect)
+    def initialization_complete(self) -> None:
+        """All that there is was created: replicas end what was not."""
+        self.do(lambda core: core.placement.initialization_complete())
 
     def drop_replica(self, instance_id: str, replica: str) -> None:
         """Lets the replica go: what only it ran is paused until another one is connected."""
         self.do(lambda core: core.placement.drop_replica(instance_id, replica))
+
+    def running_on(self) -> Mapping[GlobalId, str]:
+        """The replica that runs each source, by the source's id; paused ones have none."""
+        return self.look(lambda core: core.placement.running_on())
 
     def frontiers_of_all(self) -> Mapping[GlobalId, tuple[Frontier, Frontier]]:
         """Since and upper of each collection, all at one moment."""
@@ -372,8 +383,8 @@ class Storage:
                 case ef.Configure(parameters):
                     self._configure(dict(parameters))
                 case ef.WriteStatus(_, "paused"):
-                    # The only replica is in this process, which has not begun yet; what it runs
-                    # says then how it is.
+                    # The catalog says which clusters have no replicas; what a replica of this
+                    # process runs says itself how it is.
                     pass
                 case ef.WriteStatus(global_id, status, error):
                     _log.info("status", object=global_id, status=status, error=error)

@@ -22,6 +22,7 @@ private[arrangements] final class Block(
 private[arrangements] final class Slabs(regions: Regions, limitBytes: Long) {
   private val slabs = ArrayBuffer.empty[Slab]
   private var taken = 0L
+  private var limit = limitBytes
 
   /** `bytes` is a multiple of the page. The lowest free place is taken, so that high slabs empty.
     *
@@ -29,7 +30,7 @@ private[arrangements] final class Slabs(regions: Regions, limitBytes: Long) {
     */
   def allocate(bytes: Long): Option[Block] = synchronized {
     val found =
-      if (bytes > limitBytes - taken) None
+      if (bytes > limit - taken) None
       else slabs.iterator.map(_.allocate(bytes)).find(_ != null).orElse(inNewSlab(bytes))
     if (found.nonEmpty) taken += bytes
     found
@@ -52,6 +53,9 @@ private[arrangements] final class Slabs(regions: Regions, limitBytes: Long) {
       block.slab.close()
     }
   }
+
+  /** Another limit. What is taken beyond it stays; nothing more is given out until it is freed. */
+  def resize(bytes: Long): Unit = synchronized { limit = bytes }
 
   /** In bytes. */
   def used: Long = synchronized(taken)

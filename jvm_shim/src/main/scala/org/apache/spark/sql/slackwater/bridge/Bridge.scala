@@ -10,12 +10,12 @@ import scala.util.control.NonFatal
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
-import org.apache.spark.sql.slackwater.arrangements.{MemoryBudget, Spill}
+import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
-import org.apache.spark.sql.slackwater.programs.{Arrangements, TaskRows, TickBudget, TickEnded}
+import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
 import org.apache.spark.sql.slackwater.scan.execution.LocalRows
@@ -40,16 +40,37 @@ import org.apache.spark.util.Utils
 
 /** What the coordinator calls in the driver, over py4j. */
 object Bridge {
-  private val bridges = new ConcurrentHashMap[(String, String), Bridge]()
+  private val bridges = new ConcurrentHashMap[(String, ReplicaName, String), Bridge]()
   private val memories = new ConcurrentHashMap[String, DriverMemory]()
   private val calls = new RunningCalls
 
-  /** The bridge whose queries have these settings, a JSON object; "": those of the application. */
-  def under(settings: String): Bridge = {
+  /** The bridge whose queries have these settings, a JSON object; "": those of the application.
+    *
+    * It works for a replica of the coordinator of an environment, whose weight is `weight`, or with
+    * "" for none.
+    */
+  def under(settings: String, environment: String, replica: String, weight: Int): Bridge = {
     val id = context.applicationId
     forgetAllBut(Some(id))
-    bridges.computeIfAbsent((id, settings), _ => new Bridge(open(id, settings)))
+    val name = ReplicaName.of(environment, replica)
+    bridges.computeIfAbsent((id, name, settings), _ => new Bridge(open(id, settings, name, weight)))
   }
+
+  /** The replica has another weight beside the others of the driver. */
+  def weigh(environment: String, replica: String, weight: Int): Unit = {
+    val name = ReplicaName.of(environment, replica)
+    for (memory <- memory if memory.replicas.find(name).nonEmpty)
+      memory.replicas.weighed(name, weight)
+  }
+
+  /** The replica has ended: what its programs keep is given back, and others get its share. */
+  def endReplica(environment: String, replica: String): Unit = {
+    val name = ReplicaName.of(environment, replica)
+    bridges.keySet.removeIf(_._2 == name)
+    memory.foreach(_.end(name))
+  }
+
+  private def memory: Option[DriverMemory] = Option(memories.get(context.applicationId))
 
   /** Ends the call of a group, now or when it comes. */
   def cancel(group: String): Unit = calls.cancel(context, group)
@@ -57,13 +78,12 @@ object Bridge {
   /** How many rows the jobs of a group have read of files and inline parts so far. */
   def rowsRead(group: String): Long = RunningCalls.rowsRead(context, group)
 
-  /** The arrangements over collections of an environment, as JSON: of each its `number`, the ids of
-    * the `collections` whose rows it has, its `records` and `bytes`, and the ids of the views that are
+  /** The arrangements of a replica, as JSON: of each its `number`, the ids of the `collections` whose rows it has, its `records` and `bytes`, and the ids of the views that are
     * its `readers`.
     */
-  def arrangements(environment: String): String = {
+  def arrangements(environment: String, replica: String): String = {
     val list = Json.mapper.createArrayNode()
-    Option(memories.get(context.applicationId)).foreach {
+    memory.flatMap(_.replicas.find(ReplicaName.of(environment, replica))).foreach {
       _.arrangements.sizes(environment).foreach { each =>
         val node = list
           .addObject()
@@ -100,7 +120,12 @@ object Bridge {
     val _ = memories.keySet.removeIf(id => !application.contains(id))
   }
 
-  private def open(application: String, settings: String): Opened = {
+  private def open(
+      application: String,
+      settings: String,
+      replica: ReplicaName,
+      weight: Int
+  ): Opened = {
     val kept = memories.computeIfAbsent(application, _ => memoryOf(context))
     val chosen =
       if (settings.isEmpty) BridgeSession.environment
@@ -110,14 +135,30 @@ object Bridge {
       () => chosen.open(BridgeSession.fewSettings),
       () => chosen.open(BridgeSession.smallSettings),
       () => chosen.open(BridgeSession.rowByRowSettings),
-      kept
+      kept,
+      !replica.isNone,
+      () => kept.replicas.weighed(replica, weight),
+      kept.views(settings)
     )
   }
 }
 
-/** What all bridges of a driver share: rows of parts, arrangements of dataflows, and these. */
-private[bridge] final case class DriverMemory(rows: PartRows, arrangements: Arrangements) {
+/** What all bridges of a driver share: rows of parts, the rooms of replicas, dataflows, and plans. */
+private[bridge] final case class DriverMemory(rows: PartRows, replicas: Replicas) {
   val dataflows: java.util.Set[Dataflows] = ConcurrentHashMap.newKeySet[Dataflows]()
+  private val plans = new ConcurrentHashMap[String, AnalyzedViews]()
+
+  /** The plans that were made with these settings, for whatever replica. */
+  def views(settings: String): AnalyzedViews =
+    plans.computeIfAbsent(settings, _ => new AnalyzedViews)
+
+  def end(replica: ReplicaName): Unit = {
+    dataflows.asScala.filter(_.replica.name == replica).foreach { each =>
+      dataflows.remove(each)
+      each.closeAll()
+    }
+    replicas.remove(replica)
+  }
 }
 
 private[bridge] object DriverMemory {
@@ -132,9 +173,8 @@ private[bridge] object DriverMemory {
     val memory = conf.getSizeAsBytes(arrangementsKey, s"${Runtime.getRuntime.maxMemory / 2}b")
     val disk = conf.getSizeAsBytes(spillKey, s"${4 * memory}b")
     val folder = Path.of(Utils.getLocalDir(conf), s"slackwater-arrangements-${UUID.randomUUID}")
-    val budget = new MemoryBudget(memory, Option.when(disk > 0)(Spill(disk, folder)))
     val scanned = new MemoryBudget(TickBudget.ofHeap)
-    DriverMemory(PartRows.ofDriver, new Arrangements(budget, scanned))
+    DriverMemory(PartRows.ofDriver, new Replicas(context, memory, disk, folder, scanned))
   }
 }
 
@@ -144,7 +184,10 @@ private[bridge] final case class Opened(
     openFew: () => SparkSession,
     openSmall: () => SparkSession,
     openRowByRow: () => SparkSession,
-    memory: DriverMemory
+    memory: DriverMemory,
+    isOfReplica: Boolean,
+    openRoom: () => ReplicaRoom,
+    views: AnalyzedViews
 )
 
 /** The calls with one set of settings, and with sessions of its own.
@@ -155,11 +198,10 @@ private[bridge] final case class Opened(
   */
 final class Bridge private[bridge] (opened: Opened) {
   import Bridge.calls
-  import BridgeSession.inPool
-
   private val own = opened.session
 
-  private val views = new AnalyzedViews
+  private val views = opened.views
+  private lazy val room = opened.openRoom()
   private val functions = new KeptFunctions(own)
 
   private lazy val flows: Dataflows = {
@@ -171,7 +213,7 @@ final class Bridge private[bridge] (opened: Opened) {
       opened.openRowByRow,
       reader,
       views,
-      opened.memory.arrangements,
+      room,
       opened.memory.dataflows
     )
     opened.memory.dataflows.add(made)
@@ -475,7 +517,10 @@ final class Bridge private[bridge] (opened: Opened) {
     case _                               => false
   }
 
-  /** Runs `body` in the coordinator's pool; what it reads is held until it has ended. */
+  private def inPool[A](session: SparkSession)(body: => A): A =
+    BridgeSession.inPool(session, if (opened.isOfReplica) room.pool else BridgeSession.pool)(body)
+
+  /** Runs `body` in the replica's pool; what it reads is held until it has ended. */
   private def reading[A](session: SparkSession, query: QueryExecution)(body: => A): A = {
     val scope = new BindScope(Nil)
     try
@@ -510,7 +555,7 @@ private[bridge] object BridgeSession {
   def of(settings: Map[String, String]): BridgeSession = new BridgeSession(Some(settings))
 
   /** Runs jobs beside those of users' queries, with the session's settings. */
-  def inPool[A](session: SparkSession)(body: => A): A = {
+  def inPool[A](session: SparkSession, pool: String)(body: => A): A = {
     val context = session.sparkContext
     val before = context.getLocalProperty(poolKey)
     context.setLocalProperty(poolKey, pool)
@@ -532,6 +577,8 @@ private[bridge] object BridgeSession {
 
   val timeZone = "spark.sql.session.timeZone"
   val poolKey = "spark.scheduler.pool"
+
+  /** The pool of jobs that no replica runs; those of replicas are below it. */
   val pool = "slackwater"
 
   private val excluded = "spark.sql.optimizer.excludedRules"

@@ -53,6 +53,8 @@ import org.apache.spark.sql.types.StructType
   * Calls for different programs may come from several threads; those for one come one after the
   * other.
   *
+  * @param replica
+  *   the one that runs them
   * @param all
   *   those of the driver, with whatever settings
   */
@@ -63,7 +65,7 @@ final class Dataflows private[bridge] (
     openRowByRow: () => SparkSession,
     reader: PartReader,
     views: AnalyzedViews,
-    arrangements: Arrangements,
+    private[bridge] val replica: ReplicaRoom,
     all: java.util.Set[Dataflows]
 ) {
   private lazy val settings = ResultSettings.meaning(session)
@@ -92,7 +94,7 @@ final class Dataflows private[bridge] (
     val made = new Programs(
       views.get(planId),
       json,
-      arrangements,
+      replica.arrangements,
       environment,
       settings,
       ProgramOwner(viewId, viewName),
@@ -203,7 +205,7 @@ final class Dataflows private[bridge] (
     else {
       context.setJobGroup(group, "Slackwater", interruptOnCancel = false)
       ticking.add(group)
-      try BridgeSession.inPool(session)(body)
+      try BridgeSession.inPool(session, replica.pool)(body)
       finally {
         ticking.remove(group)
         context.clearJobGroup()
@@ -304,6 +306,8 @@ final class Dataflows private[bridge] (
     SQLConf.withExistingConf(made.sparkSession.sessionState.conf) {
       Try(made.queryExecution.optimizedPlan).isSuccess
     }
+
+  private[bridge] def closeAll(): Unit = programs.keySet.forEach(close(_))
 
   private def closeLeftOver(owner: Owner): Unit =
     programs.asScala

@@ -27,6 +27,19 @@ final class MemorySpec extends AnyFunSuite with ScalaCheckPropertyChecks {
     assert(budget.used == 0 && budget.reserved == 0)
   }
 
+  test("a budget that becomes smaller keeps what is in use, and gives no more") {
+    val budget = new MemoryBudget(4 * page)
+    val blocks = Seq.fill(3)(budget.allocate(page, "a"))
+    budget.resize(2 * page, 0)
+    val refused = intercept[ArrangementTooLarge](budget.allocate(page, "a"))
+    assert((refused.usedBytes, refused.limitBytes) == (3 * page, 2 * page))
+    blocks.take(2).foreach(block => block.slab.slabs.free(block))
+    val again = budget.allocate(page, "a")
+    budget.resize(3 * page, 0)
+    Seq(blocks.last, again, budget.allocate(page, "a")).foreach(b => b.slab.slabs.free(b))
+    assert(budget.used == 0)
+  }
+
   test("threads do not take the same bytes") {
     val slabs = new Slabs(SystemMemory, 100 * page)
     val threads = Executors.newFixedThreadPool(4)
