@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
 from slackwater.compute.cost_model import CostModel, changed_rows
 from slackwater.compute.dataflow import Dataflow, Shards
 from slackwater.compute.engine import Engine, TickEnded
@@ -19,9 +17,8 @@ from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.compute.tick_outcome import Computed, TickMeter, TickOutcome
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at
-from slackwater.persist.parts import NewPart
 from slackwater.planner.delta.program import Program
-from slackwater.repr.dataflow_error import ERRORS, EvaluationError, encode
+from slackwater.repr.dataflow_error import EvaluationError, encode
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 
@@ -353,13 +350,7 @@ class RunningView:
 
     def _outcome(self, computed: Computed, changes: Sequence[tuple[str, int, int]]) -> TickOutcome:
         """The outcome with an append of changed errors, each with its time and diff."""
-        shard_id = self.flow.view.errors_shard
-        parts: tuple[NewPart, ...] = ()
-        if changes:
-            schema = ERRORS.update_schema()
-            rows_of_errors = [dict(zip(schema.names, each, strict=True)) for each in changes]
-            updates = pa.Table.from_pylist(rows_of_errors, schema=schema)
-            parts = self.shards.shards.files.new_parts(shard_id, updates)
+        shard_id, parts = self.flow.view.errors_shard, self.shards.error_parts(changes)
         errors = Append(shard_id, computed.rows.lower, computed.rows.upper, parts)
         return TickOutcome(
             (computed.rows, errors),

@@ -35,7 +35,7 @@ sources = st.builds(SourceImport, st.just("u8"), texts, frontiers)
 schedules = st.builds(
     RefreshSchedule,
     st.lists(st.builds(RefreshEvery, st.integers(1, 9), numbers), max_size=2).map(tuple),
-    st.lists(numbers, max_size=2).map(tuple),
+    st.lists(numbers, min_size=1, max_size=2).map(tuple),
 )
 
 

@@ -254,6 +254,7 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
         ),
         settings=None if settings is None else tuple(sorted(settings.items())),
         initial_storage_as_of=_as_of(item),
+        refresh_schedule=item.refresh,
     )
 
 

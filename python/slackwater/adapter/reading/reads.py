@@ -328,6 +328,7 @@ class Reads:
                 when=when,
                 oracle_read_ts=self._timeline.read_ts(),
                 depends_on_time=depends_on_time,
+                present=self._storage.tables_upper(),
             )
         )
 

@@ -30,7 +30,9 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
+from slackwater.planner.parser.refresh import LAST_TIME_MS
 from slackwater.planner.parser.variables import CLUSTER
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import quote_identifier
 from slackwater.storage.key_value import KeyValueConfig
@@ -161,6 +163,30 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             _privileges(item),
             *_definition(snapshot, item),
         )
+
+
+def refresh_strategies(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
+        schedule = item.refresh
+        if schedule is None:
+            yield item.id, "on-commit", None, None, None
+            continue
+        for each in schedule.every:
+            yield item.id, "every", each.interval_ms, moment(each.aligned_to), None
+        for at in schedule.at:
+            yield item.id, "at", None, None, moment(at)
+
+
+def refreshes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    """The upper of a view is its next refresh; before it there may have been one."""
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
+        schedule, frontiers = item.refresh, snapshot.frontiers.get(item.id)
+        if schedule is None or frontiers is None:
+            continue
+        upper, begin = frontiers.upper, item.of(MaterializedViewDetails).as_of
+        last = schedule.before(Timestamp(upper.value)) if upper.value > begin else None
+        coming = upper.as_nullable()
+        yield item.id, moment(last), moment(None if coming is None else min(coming, LAST_TIME_MS))
 
 
 def _envelope(item: CatalogItem) -> str | None:

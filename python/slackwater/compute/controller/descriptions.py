@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from slackwater.controller.protocol import Parameters
-from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.refresh import RefreshSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +80,6 @@ SinkExport = MaterializedViewExport | SubscribeExport | CopyToExport
 
 
 @dataclass(frozen=True, slots=True)
-class RefreshEvery:
-    """Refreshes at `aligned_to` and each `interval_ms` after it."""
-
-    interval_ms: int
-    aligned_to: Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshSchedule:
-    """The times at which a view changes; between them its frontier jumps."""
-
-    every: tuple[RefreshEvery, ...] = ()
-    at: tuple[Timestamp, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DataflowDescription:
     """A computation with its inputs and its exports.
 
@@ -105,7 +90,8 @@ class DataflowDescription:
     `as_of` None: it is not chosen yet. An empty `as_of`: nothing is left to compute. Updates at
     or after `until` are not made; frontiers may pass it. `initial_storage_as_of` is where the
     output of a view began when it was created, and stays the same over restarts. `settings` are
-    those under which the plans run; None: an early release kept none. A description without
+    those under which the plans run; None: an early release kept none. A view with a
+    `refresh_schedule` has its plan's contents at the last refresh instead. A description without
     exports, or with one twice, cannot be made (ValueError).
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.statements import (
     AlterRename,
     AlterSecret,
@@ -41,6 +42,10 @@ from slackwater.planner.parser.statements import (
     FilesSource,
     LoadGenerator,
     Query,
+    Refresh,
+    RefreshAt,
+    RefreshAtCreation,
+    RefreshEach,
     ReplayDeadLetters,
     ResetVariable,
     Rollback,
@@ -146,8 +151,22 @@ def _create_relation(
             yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
             asserted = (f"ASSERT NOT NULL {quote_identifier(c)}" for c in s.assert_not_null)
             history = _retain_history(s.retain_history_ms)
-            yield from (_cluster(s.cluster), _with(history, *asserted, *_under(s.under)))
+            options = (history, *map(_refresh, s.refresh), *asserted, *_under(s.under))
+            yield from (_cluster(s.cluster), _with(*options))
             yield from ("AS", s.query.text)
+
+
+def _refresh(refresh: Refresh) -> str:
+    match refresh:
+        case RefreshAtCreation():
+            return "REFRESH AT CREATION"
+        case RefreshAt(time_ms):
+            return f"REFRESH AT {quote_string(format_time(time_ms))}"
+        case RefreshEach(interval_ms, aligned_to_ms):
+            every = f"REFRESH EVERY {_duration(interval_ms)}"
+            if aligned_to_ms is None:
+                return every
+            return f"{every} ALIGNED TO {quote_string(format_time(aligned_to_ms))}"
 
 
 def _create_index(s: CreateIndex) -> Iterable[str]:

@@ -21,6 +21,7 @@ from slackwater.planner.parser.options import (
     text,
 )
 from slackwater.planner.parser.query import read_key, read_timeless_query
+from slackwater.planner.parser.refresh import RefreshOptions
 from slackwater.planner.parser.secrets import read_create_secret
 from slackwater.planner.parser.statements import (
     SESSION,
@@ -85,14 +86,6 @@ def retain_history(cursor: TokenCursor, option: str) -> int:
     """``FOR '1 hour'``, in milliseconds."""
     cursor.expect("FOR")
     return positive_duration(cursor, option)
-
-
-def _refresh(cursor: TokenCursor, option: str) -> str:
-    if cursor.accept("ON", "COMMIT"):
-        return "ON COMMIT"
-    raise cursor.unsupported(
-        f"REFRESH {cursor.token.upper}".rstrip(), "Views are refreshed with every commit."
-    )
 
 
 def read_create(cursor: TokenCursor) -> Created | None:
@@ -345,15 +338,15 @@ def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMateriali
         asserted.append(cursor.identifier("the name of a column"))
         return asserted[-1]
 
-    under = _Under()
+    under, refresh = _Under(), RefreshOptions()
     if cursor.accept("WITH"):
         known: Mapping[str, ReadValue] = {
             "RETAIN HISTORY": retain_history,
-            "REFRESH": _refresh,
+            "REFRESH": refresh.option,
             "ASSERT NOT NULL": asserted_column,
             **under.options,
         }
-        options = read_options(cursor, known, repeated=("ASSERT NOT NULL",))
+        options = read_options(cursor, known, repeated=("ASSERT NOT NULL", "REFRESH"))
     cursor.expect("AS")
     query = read_timeless_query(cursor)
     return CreateMaterializedView(
@@ -366,6 +359,7 @@ def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMateriali
         _milliseconds(options, "RETAIN HISTORY"),
         tuple(asserted),
         under.read,
+        tuple(refresh.read),
     )
 
 

@@ -127,7 +127,32 @@ class CreateViewUnder:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshAtCreation:
+    """``REFRESH AT CREATION``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshAt:
+    """``REFRESH AT time``, in milliseconds since the epoch."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshEach:
+    """``REFRESH EVERY interval ALIGNED TO time``; without a time, the time of the creation."""
+
+    interval_ms: int
+    aligned_to_ms: int | None = None
+
+
+Refresh = RefreshAtCreation | RefreshAt | RefreshEach
+
+
+@dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
+    """`refresh`: when it is refreshed; none: with each commit."""
+
     name: QualifiedName
     query: TextSlice
     columns: tuple[str, ...] | None = None
@@ -137,6 +162,7 @@ class CreateMaterializedView:
     retain_history_ms: int | None = None
     assert_not_null: tuple[str, ...] = ()
     under: DefinedUnder = SESSION
+    refresh: tuple[Refresh, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
