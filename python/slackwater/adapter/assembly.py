@@ -166,7 +166,9 @@ def open_coordinator(given: Given) -> Coordinator:
     """
     base = _base(given)
     connectors = _connectors(given, base)
-    health = Health(connectors.ingestion, connectors.webhooks, base.dataflows)
+    health = Health(
+        connectors.ingestion, connectors.webhooks, base.dataflows, base.timeline.read_ts
+    )
     system = _system(base, connectors, health)
     reads = Reads(
         base.relations,

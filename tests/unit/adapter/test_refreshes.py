@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
+import sqlalchemy as sa
 from tests.support.adapter.calm import CalmPlace
 
+from slackwater.persist.tables import parts, shards
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 
@@ -230,3 +233,91 @@ def test_a_definition_says_when_it_is_refreshed(place):
     assert sorted(row["type"] for row in strategies) == ["at", "every", "on-commit"]
     place.sql("CREATE OR REPLACE MATERIALIZED VIEW v AS SELECT k FROM t")
     assert place.item("v").refresh is None
+
+
+def test_who_waits_for_a_refresh_is_told_when_it_is(place):
+    place.sql("CREATE MATERIALIZED VIEW v WITH (REFRESH AT '2026-06-01') AS SELECT k FROM t")
+    place.sql("CREATE MATERIALIZED VIEW above AS SELECT k FROM v")
+    place.sql("SET statement_timeout = '200ms'")
+    for name in ("v", "above"):
+        with pytest.raises(SlackwaterError) as caught:
+            place.read(name)
+        assert caught.value.condition == "SLACKWATER_WAIT_TIMEOUT"
+        assert "It is refreshed at 2026-06-01 00:00:00 UTC." in caught.value.message
+
+
+def test_changes_are_followed_up_to_the_next_refresh(place):
+    place.write("t", {"k": 1})
+    first = create(place, "v", "REFRESH EVERY '10 s'", query="SELECT k FROM t")
+    reached(place, "v", first + 10_000)
+    place.sql("DECLARE c CURSOR FOR SUBSCRIBE v WITH (PROGRESS)")
+    begun = place.sql("FETCH ALL c WITH (timeout = '0s')")
+    assert [row["k"] for row in begun if not row["mz_progressed"]] == [1]
+    place.write("t", {"k": 2})
+    place.passes(10_000)
+    reached(place, "v", first + 20_000)
+    found = place.sql("FETCH ALL c WITH (timeout = '1s')")
+    (change,) = [row for row in found if not row["mz_progressed"]]
+    assert (change["mz_timestamp"], change["mz_diff"], change["k"]) == (first + 10_000, 1, 2)
+    place.sql("CLOSE c")
+
+
+def test_a_sink_has_each_refresh_at_its_time(place, tmp_path):
+    place.write("t", {"k": 1})
+    first = create(place, "v", "REFRESH EVERY '10 s'", query="SELECT k FROM t")
+    final = create(place, "once", "REFRESH AT CREATION", query="SELECT k FROM t")
+    for name in ("v", "once"):
+        place.sql(
+            f"CREATE SINK {name}_out FROM {name} INTO FILES (PATH '{tmp_path}/{name}', FORMAT JSON)"
+        )
+    place.write("t", {"k": 2})
+    place.passes(10_000)
+
+    def written(name):
+        manifest = tmp_path / name / "manifest.json"
+        if not manifest.exists():
+            return None
+        read = json.loads(manifest.read_text())
+        lines = [
+            json.loads(line)
+            for file in read["files"]
+            for line in (tmp_path / name / file["path"]).read_text().splitlines()
+        ]
+        return read["frontier"], [(line["k"], line["mz_timestamp"]) for line in lines]
+
+    place.wait(lambda: (written("v") or (0,))[0] == first + 20_000)
+    (_, snapshot), change = written("v")[1]
+    assert change == (2, first + 10_000)
+    assert snapshot < first + 10_000
+    place.wait(lambda: written("once") is not None)
+    assert [key for key, _ in written("once")[1]] == [1]
+    assert final < first + 10_000
+    place.restart()
+
+
+def lost(place, *names):
+    """Ends the leader, loses the contents of views, and lets another one begin."""
+    lost = [place.item(name).shard_id for name in names]
+    place.close()
+    with place._env.engine.begin() as conn:
+        conn.execute(sa.delete(shards).where(shards.c.shard_id.in_(lost)))
+        conn.execute(sa.delete(parts).where(parts.c.shard_id.in_(lost)))
+    place.start()
+
+
+def test_lost_contents_come_with_the_next_refresh_or_at_once_after_the_last(place):
+    place.write("t", {"k": 1})
+    first = create(place, "v", "REFRESH EVERY '10 s'", query="SELECT k FROM t")
+    create(place, "above", query="SELECT k FROM v")
+    create(place, "once", "REFRESH AT CREATION", query="SELECT k FROM t")
+    reached(place, "v", first + 10_000)
+    reached(place, "once", None)
+    place.write("t", {"k": 2})
+    lost(place, "v", "once")
+    assert upper(place, "v") == Frontier(first + 10_000)
+    assert since(place, "above") == first + 10_000
+    place.passes(1)
+    assert counted(place.read("once")) == Counter([(1,), (2,)])
+    place.passes(10_000)
+    assert counted(place.read("above")) == Counter([(1,), (2,)])
+    assert counted(place.read("v")) == Counter([(1,), (2,)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
@@ -10,6 +10,8 @@ from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.compute.controller.protocol import Problem
+from slackwater.planner.parser.refresh import LAST_TIME_MS, format_time
+from slackwater.repr.frontier import Timestamp
 from slackwater.storage.ingestion import IngestionRunner, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
@@ -17,11 +19,15 @@ WARNING, CODE = "WARNING", "01000"
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The present health of sources and views. Thread-safe, as its parts are."""
+    """The present health of sources and views. Thread-safe, as its parts are.
+
+    `now` is the time up to which everything can be read.
+    """
 
     ingestion: IngestionRunner
     webhooks: Webhooks
     dataflows: Dataflows
+    now: Callable[[], Timestamp]
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
         """The last change of a source's status; for a table of a source, that of the source."""
@@ -45,6 +51,18 @@ class Health:
         below = (state.items.get(each) for each in item.depends_on)
         found = (self.failing_below(state, each) for each in below if each is not None)
         return next(filter(None, found), "")
+
+    def next_refresh(self, state: CatalogState, item: CatalogItem, time: Timestamp) -> str:
+        """A sentence on the refresh that a reader of the item at `time` waits for; "" without one.
+
+        It is that of the item, or of a view below it.
+        """
+        found = (each.refresh for each in state.below([item.id]))
+        coming = [each.before(Timestamp(time + 1)) for each in found if each is not None]
+        known = [each for each in coming if each is not None and each > self.now()]
+        if not known:
+            return ""
+        return f" It is refreshed at {format_time(min(max(known), LAST_TIME_MS))} UTC."
 
     def tell_of_stalled(
         self, session: Session, state: CatalogState, items: Iterable[CatalogItem]

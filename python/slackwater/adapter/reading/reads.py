@@ -362,7 +362,8 @@ class Reads:
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._relations.upper(item).last_complete()),
-                reason=self._health.failing_below(self._relations.state, item),
+                reason=self._health.failing_below(self._relations.state, item)
+                or self._health.next_refresh(self._relations.state, item, time),
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
