@@ -292,6 +292,10 @@ def tables_of(query: str) -> list[str]:
 def translated(sql: str) -> str:
     """The text of Spark's SQL as DuckDB takes it."""
     tree = sqlglot.parse_one(sql, read="spark")
+    for table in tree.find_all(exp.Table):
+        # There is one schema of one catalog.
+        table.set("catalog", None)
+        table.set("db", None)
     for lateral in list(tree.find_all(exp.Lateral)):
         select, alias = lateral.parent_select, lateral.args["alias"]
         rows = lateral.this.this.sql(dialect="duckdb")

@@ -37,6 +37,7 @@ from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
+from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -76,6 +77,7 @@ from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.controller.protocol import DataflowStatus, Problem
 from slackwater.compute.controller.shell import Compute, Respond, Seams
 from slackwater.compute.engine import Engine
+from slackwater.compute.limits import Limits
 from slackwater.compute.local_replica import LocalReplica, ReplicaOptions, ReplicaParts
 from slackwater.compute.planning import Planner
 from slackwater.controller.protocol import ReplicaKey
@@ -188,7 +190,7 @@ def open_coordinator(given: Given) -> Coordinator:
     parameters = _parameters(given, base, changes, replica)
     maintenance = _maintenance(given, base)
     definitions = _definitions(
-        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes))
+        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes), reads)
     )
     rooms = Rooms(
         reads,
@@ -471,6 +473,7 @@ class _Defining:
     changes: Changes
     parameters: ParameterDefinitions
     planners: _Planners
+    reads: Reads
 
 
 def _definitions(
@@ -500,6 +503,16 @@ def _definitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
         parameters=defining.parameters,
+        replacements=Replacements(
+            changes,
+            base.relations,
+            base.timeline,
+            defining.reads,
+            given.spark,
+            base.planner,
+            base.dataflows,
+            Limits(),
+        ),
     )
 
 

@@ -84,7 +84,8 @@ class Dataflow:
 
     `settings` are Spark's settings from the creation of its object, under which `Engine.under` runs
     the query. `as_of` is the time at which the output begins. A view with a schedule, `refresh`,
-    has at each time what `RefreshSchedule` says instead.
+    has at each time what `RefreshSchedule` says instead. `takes_over` is a dataflow whose program
+    it goes on with, if both have the same plan.
     """
 
     global_id: GlobalId
@@ -95,6 +96,7 @@ class Dataflow:
     export: ViewExport | IndexExport
     settings: Mapping[str, str] | None = None
     refresh: RefreshSchedule | None = None
+    takes_over: GlobalId | None = None
 
     @property
     def view(self) -> ViewExport:

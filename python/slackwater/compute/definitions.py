@@ -117,6 +117,7 @@ def planned(dataflow: DataflowDescription, plan: ViewPlan) -> Dataflow:
         export=_export(dataflow, plan),
         settings=None if dataflow.settings is None else dict(dataflow.settings),
         refresh=dataflow.refresh_schedule,
+        takes_over=dataflow.takes_over,
     )
 
 

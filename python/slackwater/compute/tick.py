@@ -59,6 +59,8 @@ class RunningView:
     """Whether the output may differ from that of the plan until it is compared."""
     _is_slow: bool = field(default=False, init=False)
     """Whether the last tick took longer than others may wait."""
+    _inherited: tuple[str, ...] = field(default=(), init=False)
+    """The ids of plans of earlier views, under which the program was opened."""
 
     def __post_init__(self) -> None:
         self._compares = self.flow.view.plan_changed
@@ -69,6 +71,21 @@ class RunningView:
         own, costs = FlowShards(flow, shards, limits), CostModel(limits.incremental_below_rows)
         program = MaintainedProgram(own, engine, costs)
         return cls(flow, own, program, Recomputation(own, engine, costs))
+
+    def inherit(self, earlier: RunningView) -> bool:
+        """Goes on with the program of a view that has the same plan and is not maintained any more.
+
+        False, and no effect: the plans differ.
+        """
+        own, other = self.flow.plan, earlier.flow.plan
+        if own.kept.plan != other.kept.plan or own.program != other.program:
+            return False
+        self.program.close()
+        self.program = earlier.program
+        self.program.shards = self.shards
+        self.recomputation = replace(self.recomputation, cost_model=earlier.program.cost_model)
+        self._inherited = (*earlier._inherited, other.kept.plan_id)
+        return True
 
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """As `MaintainedProgram.first_due`."""
@@ -135,7 +152,8 @@ class RunningView:
     def end(self) -> None:
         """Gives back everything: the dataflow is not maintained any more."""
         self.program.close()
-        self.program.engine.forget_plan(self.flow.plan.kept.plan_id)
+        for plan_id in (*self._inherited, self.flow.plan.kept.plan_id):
+            self.program.engine.forget_plan(plan_id)
 
     def _attempt(self, tick: Tick, meter: TickMeter, most_ms: int | None) -> TickOutcome | Tick:
         """The outcome of the tick; or a smaller tick to try, since this one failed."""

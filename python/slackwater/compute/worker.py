@@ -136,6 +136,8 @@ class Worker:
         )
         self._views: dict[GlobalId, Maintained] = {}
         self._sinces: dict[GlobalId, Timestamp] = {}
+        self._heirs: dict[GlobalId, GlobalId] = {}
+        """Who takes over what is kept for a dataflow."""
         self._records = TickRecords()
 
     # Any thread
@@ -183,11 +185,20 @@ class Worker:
             if isinstance(known, MaintainedIndex):
                 known.since = since
 
+    def keep_for(self, earlier: GlobalId, heir: GlobalId) -> None:
+        """What is kept for a dataflow that is about to be removed is for another one to come.
+
+        It is given up when the other one is removed.
+        """
+        with self._changed:
+            self._heirs[earlier] = heir
+
     def remove(self, global_id: GlobalId) -> None:
         """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._changed:
             effects = self._replica.remove(global_id)
             self._sinces.pop(global_id, None)
+            self._heirs = {old: new for old, new in self._heirs.items() if new != global_id}
             self._changed.notify_all()
         self._carry_out(effects)
         self._records.forget(global_id)
@@ -580,7 +591,7 @@ class Worker:
             if flow.refresh is not None:
                 known = RefreshedView.of(flow, self._shards, engine, self._limits)
             elif isinstance(flow.export, ViewExport):
-                known = RunningView.of(flow, self._shards, engine, self._limits)
+                known = self._heir(RunningView.of(flow, self._shards, engine, self._limits))
             else:
                 known = MaintainedIndex.of(flow, self._shards, engine, self._limits)
             with self._changed:
@@ -589,10 +600,24 @@ class Worker:
                     known.since = self._sinces.get(flow.global_id, TIMESTAMP_MIN)
         return known
 
+    def _heir(self, view: RunningView) -> RunningView:
+        """The view, with what was kept for the one that it takes over."""
+        earlier_id = view.flow.takes_over
+        with self._changed:
+            if earlier_id is None or self._heirs.pop(earlier_id, None) is None:
+                return view
+        earlier = self._views.pop(earlier_id, None)
+        if isinstance(earlier, RunningView) and view.inherit(earlier):
+            return view
+        if earlier is not None:
+            earlier.end()
+        return view
+
     def _close_removed(self) -> None:
         with self._changed:
             # What another thread works for is not touched: its end wakes us.
             needed = {*self._replica.flows, *(w.flow.global_id for w in self._replica.works())}
+            needed |= self._heirs.keys()
         for global_id in [g for g in self._views if g not in needed]:
             self._views.pop(global_id).end()
 

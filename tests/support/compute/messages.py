@@ -11,8 +11,6 @@ from slackwater.compute.controller.descriptions import (
     IndexExport,
     MaterializedViewExport,
     ObjectToBuild,
-    RefreshEvery,
-    RefreshSchedule,
     SourceImport,
     SubscribeExport,
 )
@@ -23,6 +21,7 @@ from slackwater.controller.protocol import (
     UpdateConfiguration,
 )
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
+from slackwater.repr.refresh import RefreshEvery, RefreshSchedule
 
 texts = st.sampled_from(["x", "y", "ö "])
 numbers = st.integers(0, 9)
@@ -69,6 +68,7 @@ def dataflows(draw):
         initial_storage_as_of=draw(st.none() | frontiers),
         refresh_schedule=draw(st.none() | schedules),
         settings=draw(parameters),
+        takes_over=draw(st.none() | st.just("u7")),
         **draw(exports(global_id)),
     )
 

@@ -67,8 +67,9 @@ class MaterializedViewDetails:
     `settings` are those of Spark's under which it was defined; None: an early release kept none.
     `functions` are those that it calls, `asserting` is the query with the checks of ASSERT NOT
     NULL. `errors` is the shard of the errors in its contents, `as_of` the time at which these
-    begin. `refresh` says when it is refreshed; None: with each commit. `states` are shards of an
-    early release, which nobody reads any more.
+    begin. `refresh` says when it is refreshed; None: with each commit. `replaces` is the view whose
+    place it is to take; until then nobody else reads it. `states` are shards of an early release,
+    which nobody reads any more.
     """
 
     query: str
@@ -84,6 +85,7 @@ class MaterializedViewDetails:
     as_of: Timestamp = TIMESTAMP_MIN
     errors: int | None = None
     refresh: RefreshSchedule | None = None
+    replaces: GlobalId | None = None
     states: tuple[int, ...] | None = None
 
 

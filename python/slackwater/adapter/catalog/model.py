@@ -179,6 +179,12 @@ class CatalogItem:
         return details.refresh if isinstance(details, MaterializedViewDetails) else None
 
     @property
+    def replaces(self) -> GlobalId | None:
+        """The view whose place it is to take; None: it is no replacement."""
+        details = self.details
+        return details.replaces if isinstance(details, MaterializedViewDetails) else None
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """The properties that users, and Spark for its views, have given it."""
         match self.details:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import structlog
@@ -85,6 +85,20 @@ class Dataflows:
         """Creates the dataflows of objects that were created durably."""
         made = [item for item in items if item.kind.is_maintained]
         refused = self._create([_begun(item, self.state()) for item in made], made)
+        if refused:
+            raise FatalError(f"a dataflow was refused: {refused[0]}")
+
+    def create_again(
+        self, items: Iterable[CatalogItem], heirs: Mapping[GlobalId, GlobalId] = {}
+    ) -> None:
+        """Creates the dataflows of objects that have contents, which go on where these end.
+
+        `heirs`: for objects the dataflows that they take over, which are dropped next.
+        """
+        made = list(items)
+        described = [_described(item, self.state()) for item in made]
+        flows = [replace(each, takes_over=heirs.get(each.export_ids[0])) for each in described]
+        refused = self._create(flows, made)
         if refused:
             raise FatalError(f"a dataflow was refused: {refused[0]}")
 
@@ -236,7 +250,8 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
     """The dataflow of the view or index, as a replica is told of it, at no as-of yet."""
     definition = definition_of(item, state)
     # Through views that are not stored.
-    inputs = [each for each in state.below(item.depends_on, is_stored) if is_stored(each)]
+    reads = [each for each in item.depends_on if each != item.replaces]
+    inputs = [each for each in state.below(reads, is_stored) if is_stored(each)]
     settings = settings_of(item)
     return DataflowDescription(
         name=item.full_name,

@@ -9,6 +9,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
+from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -45,6 +46,7 @@ class Definitions:
     secrets: SecretDefinitions
     changefeeds: ChangefeedDefinitions
     parameters: ParameterDefinitions
+    replacements: Replacements
 
     def execute(self, execution: Execution, statement: st.Statement) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
@@ -75,6 +77,8 @@ class Definitions:
                 self.objects.set_retain_history(execution, statement)
             case st.AlterSinkFrom():
                 self.sinks.redirect_sink(execution, statement)
+            case st.AlterApplyReplacement():
+                self.replacements.apply(execution, statement)
             case st.AlterSourceAddTable():
                 self.changefeeds.add_table(execution, statement)
             case st.ReplayDeadLetters():

@@ -47,6 +47,7 @@ class Implications:
     def apply(self, diff: CatalogDiff) -> None:
         """Carries out a committed change; called with the catalog's lock held."""
         try:
+            self._redefine(diff)
             self._dataflows.drop(diff.dropped)
             self._collections.drop(diff.dropped)
             for change in diff.altered:
@@ -59,6 +60,14 @@ class Implications:
             self._replica.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def _redefine(self, diff: CatalogDiff) -> None:
+        """Lets views go on by their new definitions, with what replicas keep for replacements."""
+        heirs = {each.replaces: each.id for each in diff.dropped if each.replaces is not None}
+        redefined = [change.after for change in diff.altered if change.after.id in heirs]
+        if redefined:
+            self._dataflows.drop(redefined)
+            self._dataflows.create_again(redefined, heirs)
 
     def _alter_indexes(self, change: Altered) -> None:
         """Lets the indexes on a relation keep the columns that it has now."""

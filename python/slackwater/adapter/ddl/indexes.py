@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import IndexDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.catalog.ops import CreateItem
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.catalog.settings import context_of, refuse_other_reading
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_indexes import Indexes
@@ -50,6 +51,7 @@ class IndexDefinitions:
         context = context_of(execution.context, statement.under)
         on = find_item(self._changes.state, statement.on, context)
         _refuse_kind(on)
+        refuse_replacement(on)
         keys = _keys(statement, on)
         name = self._name(execution, statement, on, keys)
         if name is None:

@@ -11,10 +11,12 @@ from sqlalchemy import Connection
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
+from slackwater.adapter.catalog.replaced import refuse_replacements
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.controllers.dataflows import Dataflows, definition_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.refreshes import aligned, first_time, schedule_of
+from slackwater.adapter.ddl.replacement_rules import refuse_schedule, replacement_target
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.definitions import Definition, version_of
 from slackwater.compute.engine import Analysis, Engine, ViewPlan
@@ -80,17 +82,25 @@ class Views:
         self._dataflows = dataflows
 
     def plan_new(
-        self, blank: CatalogItem, context: Context, statement: st.CreateMaterializedView
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: st.CreateMaterializedView,
+        replaces: tuple[str, str] | None = None,
     ) -> PlannedView:
         """Checks the query of the view `blank` and plans it. To be followed by `release`.
 
+        `replaces` is the schema and the name of the view that it is to replace.
+
         Raises SLACKWATER_FOREIGN_RELATION, SLACKWATER_UNMATERIALIZABLE_FUNCTION,
-        SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_REFRESH_TOO_EARLY, and
-        Spark's errors of the query.
+        SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_REFRESH_TOO_EARLY, what
+        `replacement_target` raises, and Spark's errors of the query.
         """
         state = self._relations.state
         analysis = self._analyzed(blank.full_name, context, statement.query.text)
         item = self._defined(blank, context, statement, analysis)
+        if replaces is not None:
+            item = _replacing(state, item, replaces, statement)
         plan = self.plan(item)
         if not statement.refresh:
             self._refuse_untimely(item.full_name, plan, analysis, context.settings)
@@ -221,7 +231,11 @@ class Views:
         return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
-        """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs."""
+        """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs.
+
+        Also SLACKWATER_REPLACEMENT when it reads a replacement.
+        """
+        refuse_replacements(self._relations.state, (*analysis.relations, *analysis.views))
         if analysis.foreign:
             raise user_error(
                 "SLACKWATER_FOREIGN_RELATION", objectName=name, relationName=analysis.foreign[0]
@@ -346,6 +360,25 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
         columns.append(f"{value} AS {quote_identifier(column.name)}")
     inner = ", ".join(f"c{position}" for position in range(len(columns)))
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
+
+
+def _replacing(
+    state: CatalogState,
+    item: CatalogItem,
+    replaces: tuple[str, str],
+    statement: st.CreateMaterializedView,
+) -> CatalogItem:
+    """The object as the replacement of a view, which it depends on."""
+    refuse_schedule(statement)
+    target = replacement_target(state, item, replaces)
+    named = QualifiedName((CATALOG_NAME, item.schema_name, item.name))
+    replaced = QualifiedName((CATALOG_NAME, target.schema_name, target.name))
+    return replace(
+        item,
+        create_sql=to_sql(replace(statement, name=named, replaces=replaced)),
+        depends_on=(*item.depends_on, target.id),
+        details=replace(_details(item), replaces=target.id),
+    )
 
 
 def _scheduled(

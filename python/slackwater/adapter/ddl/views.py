@@ -21,6 +21,7 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
+from slackwater.adapter.ddl.replacement_rules import refuse_second
 from slackwater.adapter.protocol import NewView, schema_of
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
@@ -117,9 +118,10 @@ class ViewDefinitions:
             execution.cancellation,
         )
         blank = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, *named, context.user)
+        replaces = None if statement.replaces is None else context.resolve(statement.replaces)
         for attempt in range(1, ATTEMPTS + 1):
             with self._changes.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
-                planned = self._views.plan_new(blank, context, statement)
+                planned = self._views.plan_new(blank, context, statement, replaces)
                 try:
                     cancellation.check_deadline("the view was defined")
                     if self._created(planned, execution, replace_existing=statement.or_replace):
@@ -137,6 +139,9 @@ class ViewDefinitions:
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             ops: list[CatalogOp] = []
+            if planned.item.replaces is not None:
+                state = self._changes.state
+                refuse_second(state, state.item(planned.item.replaces))
             existing = self._changes.state.find(schema, name)
             if replace_existing and existing is not None:
                 self._changes.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.dataflows import IndexOffer
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, BindAnswer
@@ -372,6 +373,7 @@ class Reads:
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
             raise item.wrong_kind("relation that can be read")
+        refuse_replacement(item)
         return item
 
     def _open_hold(

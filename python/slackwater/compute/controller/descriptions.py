@@ -91,8 +91,9 @@ class DataflowDescription:
     or after `until` are not made; frontiers may pass it. `initial_storage_as_of` is where the
     output of a view began when it was created, and stays the same over restarts. `settings` are
     those under which the plans run; None: an early release kept none. A view with a
-    `refresh_schedule` has its plan's contents at the last refresh instead. A description without
-    exports, or with one twice, cannot be made (ValueError).
+    `refresh_schedule` has its plan's contents at the last refresh instead. `takes_over` is a
+    dataflow that is dropped next: what a replica keeps for it, it may keep for this one. A
+    description without exports, or with one twice, cannot be made (ValueError).
     """
 
     name: str
@@ -106,6 +107,7 @@ class DataflowDescription:
     initial_storage_as_of: Frontier | None = None
     refresh_schedule: RefreshSchedule | None = None
     settings: Parameters | None = ()
+    takes_over: GlobalId | None = None
 
     def __post_init__(self) -> None:
         ids = self.export_ids
@@ -138,7 +140,7 @@ class DataflowDescription:
 
     def _timeless(self) -> DataflowDescription:
         sources = tuple(replace(each, upper=MINIMUM_FRONTIER) for each in self.source_imports)
-        return replace(self, as_of=None, source_imports=sources)
+        return replace(self, as_of=None, source_imports=sources, takes_over=None)
 
 
 class ExportKind(Enum):

@@ -8,6 +8,7 @@ from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.statements import (
+    AlterApplyReplacement,
     AlterRename,
     AlterSecret,
     AlterSetRetainHistory,
@@ -94,6 +95,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | AlterRename()
             | AlterSetRetainHistory()
             | AlterSinkFrom()
+            | AlterApplyReplacement()
             | AlterSourceAddTable()
             | ReplayDeadLetters()
             | CommentOn()
@@ -148,7 +150,9 @@ def _create_relation(
             yield _with(*_under(s.under))
             yield from ("AS", s.query.text)
         case CreateMaterializedView():
+            yield "" if s.replaces is None else "REPLACEMENT"
             yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
+            yield "" if s.replaces is None else f"FOR {s.replaces.sql}"
             asserted = (f"ASSERT NOT NULL {quote_identifier(c)}" for c in s.assert_not_null)
             history = _retain_history(s.retain_history_ms)
             options = (history, *map(_refresh, s.refresh), *asserted, *_under(s.under))
@@ -307,6 +311,7 @@ def _change(
     | AlterRename
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
     | CommentOn,
@@ -327,6 +332,15 @@ def _change(
         case AlterSinkFrom(name, from_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SINK", exists, name.sql, "SET FROM", from_name.sql)
+        case AlterApplyReplacement(name, replacement, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return (
+                "ALTER MATERIALIZED VIEW",
+                exists,
+                name.sql,
+                "APPLY REPLACEMENT",
+                replacement.sql,
+            )
         case AlterSourceAddTable(name, table, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "ADD TABLE", _changefeed_table(table))

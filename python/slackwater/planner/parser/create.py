@@ -65,7 +65,6 @@ _REFUSED = (
     "ROLE",
     "NETWORK POLICY",
     "CONTINUAL TASK",
-    "REPLACEMENT MATERIALIZED VIEW",
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
@@ -99,6 +98,8 @@ def read_create(cursor: TokenCursor) -> Created | None:
         return _view(cursor, or_replace)
     if cursor.accept("MATERIALIZED", "VIEW"):
         return _materialized_view(cursor, or_replace)
+    if not or_replace and cursor.accept("REPLACEMENT", "MATERIALIZED", "VIEW"):
+        return _replacement(cursor)
     for kind in _REFUSED:
         if cursor.looking_at(*kind.split()):
             raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
@@ -127,8 +128,6 @@ def _advice(kind: str) -> str:
         return f"Everything runs on the cluster {CLUSTER}."
     if kind == "CONNECTION":
         return _CONNECTORS
-    if "VIEW" in kind:
-        return "Use CREATE OR REPLACE MATERIALIZED VIEW."
     return "Leave it out."
 
 
@@ -328,8 +327,28 @@ def _plain_columns(cursor: TokenCursor) -> tuple[str, ...] | None:
 def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMaterializedView:
     cursor.statement = "CREATE MATERIALIZED VIEW"
     if_not_exists = _if_not_exists(cursor, or_replace)
-    name = cursor.name()
-    columns = cursor.identifiers() if cursor.token.is_symbol("(") else None
+    name, columns = _name_and_columns(cursor)
+    defined = _maintained(cursor, name, columns)
+    return replace(defined, or_replace=or_replace, if_not_exists=if_not_exists)
+
+
+def _replacement(cursor: TokenCursor) -> CreateMaterializedView:
+    """``CREATE REPLACEMENT MATERIALIZED VIEW r [(cols)] FOR v [IN CLUSTER c] [WITH ..] AS q``."""
+    cursor.statement = "CREATE REPLACEMENT MATERIALIZED VIEW"
+    name, columns = _name_and_columns(cursor)
+    cursor.expect("FOR")
+    replaces = cursor.name("a materialized view")
+    return replace(_maintained(cursor, name, columns), replaces=replaces)
+
+
+def _name_and_columns(cursor: TokenCursor) -> tuple[QualifiedName, tuple[str, ...] | None]:
+    return cursor.name(), cursor.identifiers() if cursor.token.is_symbol("(") else None
+
+
+def _maintained(
+    cursor: TokenCursor, name: QualifiedName, columns: tuple[str, ...] | None
+) -> CreateMaterializedView:
+    """The rest of a definition of a materialized view."""
     cluster = read_cluster(cursor)
     options: dict[str, OptionValue] = {}
     asserted: list[str] = []
@@ -354,12 +373,10 @@ def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMateriali
         query,
         columns,
         cluster,
-        or_replace,
-        if_not_exists,
-        _milliseconds(options, "RETAIN HISTORY"),
-        tuple(asserted),
-        under.read,
-        tuple(refresh.read),
+        retain_history_ms=_milliseconds(options, "RETAIN HISTORY"),
+        assert_not_null=tuple(asserted),
+        under=under.read,
+        refresh=tuple(refresh.read),
     )
 
 

@@ -151,7 +151,10 @@ Refresh = RefreshAtCreation | RefreshAt | RefreshEach
 
 @dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
-    """`refresh`: when it is refreshed; none: with each commit."""
+    """`refresh`: when it is refreshed; none: with each commit.
+
+    With `replaces` it is CREATE REPLACEMENT MATERIALIZED VIEW ... FOR that view.
+    """
 
     name: QualifiedName
     query: TextSlice
@@ -163,6 +166,7 @@ class CreateMaterializedView:
     assert_not_null: tuple[str, ...] = ()
     under: DefinedUnder = SESSION
     refresh: tuple[Refresh, ...] = ()
+    replaces: QualifiedName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -522,6 +526,15 @@ class AlterSinkFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterApplyReplacement:
+    """ALTER MATERIALIZED VIEW ... APPLY REPLACEMENT."""
+
+    name: QualifiedName
+    replacement: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AlterSourceAddTable:
     """ALTER SOURCE ... ADD TABLE: a source of changefeeds takes one more table."""
 
@@ -578,6 +591,7 @@ Statement = (
     | AlterRename
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
     | CommentOn
