@@ -508,6 +508,7 @@ def _definitions(
             base.relations,
             base.timeline,
             defining.reads,
+            base.committer,
             given.spark,
             base.planner,
             base.dataflows,

@@ -137,7 +137,7 @@ class Worker:
         self._views: dict[GlobalId, Maintained] = {}
         self._sinces: dict[GlobalId, Timestamp] = {}
         self._heirs: dict[GlobalId, GlobalId] = {}
-        """Who takes over what is kept for a dataflow."""
+        """For dataflows that are about to be removed, those that take over what they leave."""
         self._records = TickRecords()
 
     # Any thread
@@ -186,7 +186,7 @@ class Worker:
                 known.since = since
 
     def keep_for(self, earlier: GlobalId, heir: GlobalId) -> None:
-        """What is kept for a dataflow that is about to be removed is for another one to come.
+        """Leaves what is kept for a dataflow that is about to be removed to another one.
 
         It is given up when the other one is removed.
         """

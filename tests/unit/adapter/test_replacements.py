@@ -8,6 +8,9 @@ from collections import Counter
 import pytest
 from tests.support.adapter.calm import CalmPlace
 
+from slackwater.adapter.controllers.collections import INSTANCE
+from slackwater.adapter.ddl import replacements
+from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 
@@ -227,3 +230,36 @@ def test_a_replacement_goes_on_after_a_restart(place):
     place.passes(10)
     assert keys(place, "v") == [0, 1, 5, 10, 15]
     assert place.env.relations.upper(place.item("v")) > Frontier(0)
+
+
+def test_a_view_goes_on_if_its_replacement_does_not_follow(place, monkeypatch):
+    replacement(place)
+    place.wait(lambda: place.env.relations.upper(place.item("r")).value > place.now_ms)
+    place.env.compute.drop(INSTANCE, [place.item("r").id])
+    monkeypatch.setattr(replacements, "LONGEST_S", 0.2)
+    refused(place, "SLACKWATER_WAIT_TIMEOUT", "ALTER MATERIALIZED VIEW v APPLY REPLACEMENT r")
+    place.write("t", {"k": 1, "v": "b"})
+    assert keys(place, "v") == [0, 1, 5]
+    place.restart()
+    apply(place)
+    place.passes(10)
+    assert keys(place, "v") == [0, 1, 5, 10, 15]
+
+
+def test_an_append_that_was_under_way_is_not_lost(place, monkeypatch):
+    """The first attempt finds the view further than it looked."""
+    replacement(place)
+    real, looked = Replacements._wait_beyond, []
+
+    def behind(self, execution, pair):
+        found = real(self, execution, pair)
+        looked.append(found)
+        if len(looked) > 1:
+            return found
+        return found[0] - 1, found[1]
+
+    monkeypatch.setattr(Replacements, "_wait_beyond", behind)
+    apply(place)
+    assert len(looked) == 2
+    place.passes(10)
+    assert keys(place, "v") == [0, 5, 10, 15]

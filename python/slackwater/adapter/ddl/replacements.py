@@ -17,6 +17,8 @@ Source: docs/decisions 0050.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -32,6 +34,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.time.timeline import Timeline
+from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.compute.cost_model import CostModel
 from slackwater.compute.dataflow import Dataflow, Input, ViewExport
 from slackwater.compute.definitions import Definition
@@ -59,6 +62,8 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, quo
 
 ATTEMPTS = 5
 """The most attempts to commit, of which each begins where the view has come to meanwhile."""
+LONGEST_S = 10.0
+"""For so long, in seconds, nobody maintains the view while its replacement does not come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class Replacements:
     relations: Relations
     timeline: Timeline
     reads: Reads
+    committer: GroupCommitter
     engine: Engine
     planner: Planner
     dataflows: Dataflows
@@ -188,7 +194,8 @@ class Replacements:
     def _wait_beyond(self, execution: Execution, pair: _Pair) -> tuple[Timestamp, Timestamp]:
         """The uppers of both shards, once the replacement's is the later one.
 
-        Raises SLACKWATER_STATEMENT_TIMEOUT.
+        Both are as far as tables are, which move on for that. Raises SLACKWATER_WAIT_TIMEOUT when
+        the replacement does not follow.
         """
         found: list[tuple[Timestamp, Timestamp]] = []
 
@@ -198,9 +205,19 @@ class Replacements:
             return uppers[0] < uppers[1]
 
         cancellation = execution.cancellation
-        if not self.timeline.watch.wait_until(is_beyond, cancellation.left_s(), cancellation):
-            cancellation.check_deadline("the replacement came beyond the view")
-            raise FatalError("a wait ended before its deadline")
+        longest_s = min(LONGEST_S, cancellation.left_s())
+        if not is_beyond():
+            with suppress(FutureTimeout):
+                self.committer.flush(longest_s)
+        if not self.timeline.watch.wait_until(is_beyond, longest_s, cancellation):
+            raise user_error(
+                "SLACKWATER_WAIT_TIMEOUT",
+                objectName=pair.other.full_name,
+                timestamp=str(found[0][0]),
+                seconds=f"{longest_s:g}",
+                complete=str(found[0][1] - 1),
+                reason="",
+            )
         return found[0]
 
     def _upper(self, item: CatalogItem) -> Timestamp:
@@ -209,7 +226,7 @@ class Replacements:
     # The difference
 
     def _difference(self, pair: _Pair, at: Timestamp) -> Negation:
-        """What the replacement has more than the view at `at`, as parts of the view's shard.
+        """The rows that the replacement has more than the view at `at`, for the view's shard.
 
         Raises the error that the replacement has then.
         """
