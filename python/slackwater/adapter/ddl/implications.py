@@ -61,11 +61,14 @@ class Implications:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
     def _alter_indexes(self, change: Altered) -> None:
-        """Lets the indexes on a relation keep the columns that it has now."""
+        """Lets the indexes on a relation keep the columns that it has now.
+
+        They know it by its name, which may come to be that of another one before they are planned.
+        """
         before, after = change.before, change.after
         if after.kind is ItemKind.INDEX and before.details != after.details:
             self._dataflows.retain(after)
-        if _columns(before) != _columns(after) or before.shard_id != after.shard_id:
+        if _meant(before) != _meant(after):
             users = self._catalog.state.dependents(after.id)
             indexes = [user for user in users if user.kind is ItemKind.INDEX]
             self._dataflows.drop(indexes)
@@ -78,5 +81,7 @@ class Implications:
         self._dataflows.connect()
 
 
-def _columns(item: CatalogItem) -> list[tuple[str, JsonType]]:
-    return [] if item.desc is None else [(c.name, c.spark_type) for c in item.desc.columns]
+def _meant(item: CatalogItem) -> tuple[str, int | None, list[tuple[str, JsonType]]]:
+    """The name, the shard and the columns of a relation."""
+    columns = () if item.desc is None else item.desc.columns
+    return item.full_name, item.shard_id, [(c.name, c.spark_type) for c in columns]

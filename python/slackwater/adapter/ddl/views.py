@@ -71,10 +71,15 @@ class ViewDefinitions:
         )
         with self._changes.defining(execution.cancellation):
             ops: list[CatalogOp] = []
+            indexes: list[str] = []
             if asked.replace and self._changes.state.find(schema, name) is not None:
                 replaced = self._changes.state.get(schema, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
+                indexes += [i.full_name for i in self._changes.state.dependents(replaced.id)]
             self._changes.commit([*ops, CreateItem(item)], context.user)
+        if indexes:
+            gone = ", ".join(indexes)
+            execution.session.notify(f"Dropped with the view that was replaced: {gone}.")
         return self._changes.state.item(item.id)
 
     def create_view_statement(

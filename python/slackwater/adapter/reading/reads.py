@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.catalog.naming import keys_as_stored
 from slackwater.adapter.controllers.dataflows import IndexOffer
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, BindAnswer
@@ -199,11 +200,12 @@ class Reads:
         if not items:
             self.release(token)
         hold = token if items else None
+        views = self._indexed(asked.views)
         if not opened.locked:
-            return BindAnswer(timestamp, hold, tuple(answers))
+            return BindAnswer(timestamp, hold, tuple(answers), views=views)
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms)
+        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms, views)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -542,15 +544,29 @@ class Reads:
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         # The since is that of the parts, or a later one.
-        read_by = {"indexes": self._offers(item), "since": state.since}
+        read_by = {"indexes": self._offers(item.id), "since": state.since}
         return {"id": item.id, "as_of": time, **read_by, **relation}
 
-    def _offers(self, item: CatalogItem) -> list[dict[str, Any]]:
+    def _indexed(self, views: Sequence[GlobalId]) -> dict[GlobalId, list[dict[str, Any]]]:
+        """The indexes on those of the views that have some. A view that was dropped has none."""
+        offers = {view: self._offers(view) for view in views}
+        return {view: found for view, found in offers.items() if found}
+
+    def _offers(self, global_id: GlobalId) -> list[dict[str, Any]]:
         """The indexes on the relation that the driver may read in place of the parts."""
-        users = self._relations.state.dependents(item.id)
-        indexes = (each for each in users if each.kind is ItemKind.INDEX)
-        offers = (self._indexes.index(each.id) for each in indexes)
-        return [{"program": o.program, "upper": o.upper} for o in offers if o is not None]
+        state = self._relations.state
+        indexes = [i for i in state.dependents(global_id) if i.kind is ItemKind.INDEX]
+        offers = ((each, self._indexes.index(each.id)) for each in indexes)
+        return [
+            {
+                "program": offer.program,
+                "upper": offer.upper,
+                "name": each.full_name,
+                "keys": keys_as_stored(each, state.item(global_id)),
+            }
+            for each, offer in offers
+            if offer is not None
+        ]
 
 
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:

@@ -25,14 +25,13 @@ from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
     ItemKind,
-    fold,
 )
+from slackwater.adapter.catalog.naming import columns_of_keys
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.variables import CLUSTER
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import quote_identifier
 from slackwater.storage.key_value import KeyValueConfig
 
 SystemRow = tuple[Any, ...]
@@ -242,12 +241,13 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def index_columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """The keys of indexes: by `on_position` where a key is a column, else by its expression."""
     for item in items(snapshot, ItemKind.INDEX):
-        desc = snapshot.catalog.item(item.depends_on[0]).desc
-        columns = () if desc is None else desc.columns
-        positions = {fold(quote_identifier(c.name)): i for i, c in enumerate(columns, start=1)}
-        positions |= {fold(c.name): i for i, c in enumerate(columns, start=1)}
-        for position, key in enumerate(item.of(IndexDetails).keys, start=1):
-            on = positions.get(fold(key))
+        relation = snapshot.catalog.item(item.depends_on[0])
+        columns = () if relation.desc is None else relation.desc.columns
+        positions = {c.name: i for i, c in enumerate(columns, start=1)}
+        named = columns_of_keys(item, relation)
+        keys = zip(item.of(IndexDetails).keys, named, strict=True)
+        for position, (key, column) in enumerate(keys, start=1):
+            on = None if column is None else positions[column]
             nullable = on is None or columns[on - 1].nullable
             yield item.id, position, on, None if on else key, nullable
 
