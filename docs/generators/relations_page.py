@@ -43,6 +43,14 @@ DESCRIPTIONS: Mapping[str, str] = {
         "Each [parameter of the system](settings.md#parameters-of-the-system), and where its value"
         " comes from: `system` (ALTER SYSTEM), `file` or `default`."
     ),
+    "mz_materialized_view_refresh_strategies": (
+        "When each materialized view is refreshed, with a row for each option: `on-commit`, `every`"
+        " with its interval in milliseconds, or `at`."
+    ),
+    "mz_materialized_view_refreshes": (
+        "Of each view that is refreshed at times, the last refresh that is complete, and the next"
+        " one; NULL: there was none yet, and there will be none."
+    ),
     "mz_index_columns": (
         "The keys of indexes: the position of a column in the relation, or an expression."
     ),

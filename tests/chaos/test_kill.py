@@ -2,6 +2,7 @@
 
 After each kill: every acknowledged write is there exactly once, no transaction is half there, a
 table that was being replaced is the old one or the new one, and every view equals a recomputation.
+Writers read what they wrote by indexes, on a table and on a plain view, in between as well.
 On a slow machine the loop goes on until it has killed a few times, and enough was written.
 `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it longer, or repeat a run.
 """
@@ -42,6 +43,12 @@ VIEWS = {
     "ages": "SELECT g, count(*) AS n FROM refilled GROUP BY g",
 }
 
+INDEXED = {
+    "single": ("singles", "SELECT count(*) FROM singles WHERE id = {}", 1),
+    "pair": ("pairs_now", "SELECT sum(a - b) FROM pairs_now WHERE id = {}", 0),
+}
+"""For each kind of write what has an index on `id`, a read by it, and what has to come back."""
+
 REPLACED = ("refilled", "remade")
 REPLACED_ROWS = 100
 
@@ -70,11 +77,24 @@ class Writer(threading.Thread):
             try:
                 self._write(kind, number)
                 self.acknowledged[kind].add(number)
+                self._read_back(kind, number)
             except (Gone, TimeoutError):
                 self.uncertain[kind].add(number)
                 return
             except SqlError as error:
                 self._failed(kind, number, error)
+
+    def _read_back(self, kind, number):
+        """Reads by the index what was just written."""
+        _, text, expected = INDEXED[kind]
+        try:
+            found = self._application.value(text.format(number), session=self._name)
+        except SqlError as error:
+            if error.condition not in UNCERTAIN:
+                self.surprises.append(str(error))
+            return
+        if found != expected:
+            self.surprises.append(f"{text.format(number)} is {found}")
 
     def _failed(self, kind, number, error):
         if error.condition in UNCERTAIN:
@@ -164,6 +184,9 @@ def create(application):
         application.sql(f"CREATE TABLE {name} AS {rows}")
     for name, query in VIEWS.items():
         application.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+    application.sql(f"CREATE VIEW pairs_now AS {VIEWS['pairs']}")
+    for name, _, _ in INDEXED.values():
+        application.sql(f"CREATE INDEX ON {name} (id)")
 
 
 def verify(application, writers):
@@ -188,6 +211,9 @@ def verify(application, writers):
         )
         assert difference == [], name
     assert application.value("SELECT coalesce(difference, 0) FROM balance") == 0
+    for kind, (_, text, expected) in INDEXED.items():
+        for number in sorted(found[kind])[-5:]:
+            assert application.value(text.format(number)) == expected
 
 
 def verify_replaced(application, generations):

@@ -166,14 +166,14 @@ def test_settings_are_those_that_are_named_and_spark_defaults(
 
     other = Bridge(spark)
     scala = spark._jvm.org.apache.spark.sql.slackwater.bridge.Bridge
-    other.scala = scala.under(json.dumps(lenient))
+    other.scala = scala.under(json.dumps(lenient), "", "", 1)
     assert other.collect(zone).to_pylist() == [
         {"zone": "Asia/Tokyo", "shown": "1970-01-01 09:00:00"}
     ]
     assert other.collect("SELECT CAST('x' AS INT) AS n").to_pylist() == [{"n": None}]
 
     # The application has America/New_York.
-    other.scala = scala.under("{}")
+    other.scala = scala.under("{}", "", "", 1)
     own = str(spark._jvm.java.util.TimeZone.getDefault().getID())
     assert other.collect(zone).column("zone").to_pylist() == [own]
 

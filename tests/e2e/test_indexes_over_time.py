@@ -56,16 +56,24 @@ def test_reads_are_of_one_time_while_others_write(workplace):
         writer.join()
 
 
-def test_an_index_comes_back_and_other_applications_scan(tmp_path):
+def test_an_index_comes_back_and_other_applications_ask_the_leader(tmp_path):
     location = tmp_path / "environment"
     with Application(location) as first, Application(location) as second:
         place, joined = Workplace(first, "place", tmp_path), second
         place.sql("CREATE TABLE t (k INT, v STRING)")
         place.sql("CREATE INDEX i ON t (k)")
+        place.sql("CREATE VIEW w AS SELECT k, count(*) AS n FROM t GROUP BY k")
+        place.sql("CREATE INDEX j ON w (k)")
         place.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
         query = "SELECT v FROM slackwater.place.t WHERE k = 1"
+        counted = "SELECT n FROM slackwater.place.w WHERE k = 1"
         wait_until(lambda: uses(place, query, "i"), what="the index")
+        wait_until(lambda: uses(place, counted, "j"), what="the index on the view")
+        assert place.rows(counted) == joined.rows(counted) == [[1]]
         assert joined.rows(query) == [["a"]]
+        for text, index in ((query, "i"), (counted, "j")):
+            plan = str(joined.rows(f"EXPLAIN EXTENDED {text}"))
+            assert f"by index slackwater.place.{index}" in plan
         joined.sql("UPDATE slackwater.place.t SET v = 'c' WHERE k = 1")
         assert place.rows(query) == joined.rows(query) == [["c"]]
         kill(only_coordinator(location))
@@ -73,6 +81,8 @@ def test_an_index_comes_back_and_other_applications_scan(tmp_path):
         joined.sql("INSERT INTO slackwater.place.t VALUES (1, 'd')")
         wait_until(lambda: uses(place, query, "i"), what="the index has come back")
         assert sorted(place.rows(query)) == sorted(joined.rows(query)) == [["c"], ["d"]]
+        wait_until(lambda: uses(place, counted, "j"), what="the index on the view has come back")
+        assert place.rows(counted) == joined.rows(counted) == [[2]]
 
 
 def test_without_memory_reads_scan(tmp_path):
@@ -85,16 +95,22 @@ def test_without_memory_reads_scan(tmp_path):
         place.sql("CREATE TABLE t (k INT, v STRING)")
         place.sql("INSERT INTO t SELECT id, repeat(uuid(), 4) FROM range(40000)")
         place.sql("CREATE INDEX i ON t (k)")
+        place.sql("CREATE VIEW w AS SELECT k + 1 AS k, v FROM t")
+        place.sql("CREATE INDEX j ON w (k)")
         told = "SELECT message FROM slackwater.mz_internal.mz_notices"
-        said = "slackwater.place.i is not there, and reads scan: [SLACKWATER_INDEX_MEMORY]"
-        wait_until(lambda: said in str(place.rows(told)), what="the notice")
+        said = "slackwater.place.{} is not there, and reads scan: [SLACKWATER_INDEX_MEMORY]"
+        for index in ("i", "j"):
+            wait_until(lambda n=index: said.format(n) in str(place.rows(told)), what="the notice")
         assert place.value("SELECT count(v) FROM t WHERE k = 7") == 1
+        assert place.value("SELECT count(v) FROM w WHERE k = 8") == 1
         assert not uses(place, "SELECT v FROM t WHERE k = 7", "i")
         place.sql("DELETE FROM t WHERE k > 100")
 
         def is_back():
             place.sql("INSERT INTO t VALUES (-1, '')")
-            return uses(place, "SELECT v FROM t WHERE k = 7", "i")
+            asked = {"i": "SELECT v FROM t WHERE k = 7", "j": "SELECT v FROM w WHERE k = 8"}
+            return all(uses(place, query, index) for index, query in asked.items())
 
-        wait_until(is_back, what="the index has room")
+        wait_until(is_back, what="the indexes have room")
         assert place.value("SELECT count(v) FROM t WHERE k = 7") == 1
+        assert place.value("SELECT count(v) FROM w WHERE k = 8") == 1

@@ -35,5 +35,5 @@ def test_jobs_of_ticks_are_not_kept_with_the_statement_that_came_first(tmp_path)
         application.sql("DELETE FROM t WHERE k < 7")
         assert application.value("SELECT n FROM recomputed") == 7
         assert application.value("SELECT count(*) FROM range(10)") == 10
-        assert application.python(POOLS) == ["FAIR", ["default", "slackwater"]]
+        assert application.python(POOLS) == ["FAIR", ["default", "slackwater u1.u1 (100)"]]
         wait_until(lambda: application.python(KEPT) == 0, what="the end of all executions")

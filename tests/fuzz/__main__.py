@@ -46,7 +46,11 @@ def _search(declared: Declared, arguments: argparse.Namespace) -> int:
         made = draft(seed)
         outcome = outcome_of(declared, made.case())
         counts += Counter(
-            cases=1, views=outcome.views, programs=outcome.programs, short=outcome.short
+            cases=1,
+            views=outcome.views,
+            programs=outcome.programs,
+            short=outcome.short,
+            looked_up=outcome.looked_up,
         )
         refused += Counter(outcome.refused.values())
         if outcome.failure is not None:

@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from tests.fuzz import functions
 from tests.fuzz.cases import LAST, Case, Run, View, contents
+from tests.fuzz.indexes import Indexes
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.names import in_duck
 from tests.fuzz.temporal import NOW
@@ -38,7 +39,7 @@ Contents = Mapping[int, Counter]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`kind`: contents, bits, error, stuck or memory, which is not given back."""
+    """`kind`: contents, index, bits, error, stuck or memory, which is not given back."""
 
     kind: str
     view: str
@@ -50,6 +51,7 @@ class Outcome:
     """`refused`: why queries have no view, by the conditions of the errors.
 
     `short`: how many views were recomputed, or stood still, for lack of memory in some run.
+    `looked_up`: at how many times views were read by an index.
     """
 
     failure: Failure | None
@@ -57,6 +59,7 @@ class Outcome:
     programs: int
     refused: Mapping[str, str] = field(default_factory=dict)
     short: int = 0
+    looked_up: int = 0
 
 
 class Killed(FatalError):
@@ -159,7 +162,7 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
     wanted, refused = _recomputed(case)
     views = {name: view for name, view in case.views.items() if name in wanted}
     shards: dict[str, Counter] = {}
-    programs = short = 0
+    programs = short = looked_up = 0
     for number, run in enumerate(case.runs):
         with tempfile.TemporaryDirectory() as folder:
             maintained = _Maintained(Path(folder), declared, replace(case, views=views), run)
@@ -173,13 +176,14 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
             finally:
                 maintained.close()
         short += len(maintained.short)
+        looked_up += maintained.indexes.checked
         taken = declared.memory.used_bytes()
         if taken and failure is None:
             failure = Failure("memory", "", f"{taken} bytes are not given back")
         if failure is not None:
-            return Outcome(failure, len(views), programs, refused, short)
+            return Outcome(failure, len(views), programs, refused, short, looked_up)
         views = {name: view for name, view in views.items() if name not in refused}
-    return Outcome(None, len(views), programs, refused, short)
+    return Outcome(None, len(views), programs, refused, short, looked_up)
 
 
 class _Maintained:
@@ -198,6 +202,13 @@ class _Maintained:
         self._kept: list[Callable[[], None]] = []
         self.bench = Bench(folder, declared, run.limits, self._steps.mortal, self._engine())
         self._others: list[Worker] = []
+        self.indexes = Indexes(self.bench)
+
+    @property
+    def _is_indexed(self) -> bool:
+        """Whether views have indexes: in the run with most ticks, if it has room for them."""
+        roomy = [run for run in self._case.runs if run.low_memory is None]
+        return self._run is max(roomy, key=lambda run: len(run.boundaries), default=None)
 
     def close(self) -> None:
         self._low_memory.close()
@@ -227,6 +238,9 @@ class _Maintained:
                         return Failure(
                             "contents", name, _difference(found[at], wanted[name][at], at)
                         )
+                found_otherwise = self.indexes.difference(name, wanted[name], self._case.as_of)
+                if found_otherwise is not None:
+                    return Failure("index", name, found_otherwise)
                 if shards is not None and self.bits(name) != shards[name]:
                     return Failure("bits", name, _bits(self.bits(name), shards[name]))
         except _Stopped as stopped:
@@ -309,6 +323,13 @@ class _Maintained:
                 continue
             for worker in self._others:
                 worker.add(flow)
+            self._index(name)
+
+    def _index(self, name: str) -> None:
+        view, flow = self._case.views[name], self.bench.flows[name]
+        if self._is_indexed and flow.plan.program is not None:
+            kept = self._kept_functions(name, view)
+            self.indexes.add(self.bench.worker, name, view, flow.view.desc, kept)
 
     def _plan(self, name: str, view: View) -> ViewPlan:
         """Raises SLACKWATER_TEMPORAL_FILTER, as a statement that makes a view does."""
@@ -366,6 +387,7 @@ class _Maintained:
             bench.flows[name] = again
             for worker in (bench.worker, *self._others):
                 worker.add(again)
+            self._index(name)
 
     def _contents(self, name: str) -> Contents:
         found: dict[int, Counter] = {}

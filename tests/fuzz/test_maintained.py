@@ -9,12 +9,14 @@ from dataclasses import replace
 import pytest
 from tests.fuzz.cases import LAST, Case, LowMemory, Run, View, contents
 from tests.fuzz.drafts import draft, shrunk
+from tests.fuzz.kinds import KINDS
 from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
 CASES = 16
 DRAFTS = 400
+MAPS = ("map", "maps")
 ELEMENTS = {
     "temporal filter": r"mz_now\(\) [<>=]",
     "temporal filter, turned": r"[<>=] mz_now\(\)",
@@ -72,6 +74,36 @@ def test_a_case_equals_duckdb_in_each_run(declared, seed):
     outcome = outcome_of(declared, draft(seed).case())
     assert outcome.failure is None
     assert outcome.views > 0
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", [each for each in KINDS if each not in ("same", *MAPS)])
+def test_indexes_have_every_kind_of_key(declared, kind):
+    values = [*KINDS[kind].values, None]
+    rows = [(value, number) for number, value in enumerate(values)]
+    history = [
+        *((row, 2, 1) for row in rows),
+        *((row, 4, 1) for row in rows[:2]),
+        *((row, 5, -1) for row in rows[::2]),
+        *(((value, number + 100), 7, 1) for value, number in rows),
+        *((row, 8, 1) for row in rows[::2]),
+    ]
+    queries = (
+        "SELECT c0, c1 FROM t0",
+        "SELECT c0, count(*) AS n FROM t0 GROUP BY c0",
+        "SELECT x.c0, y.c1 FROM t0 x JOIN t0 y ON x.c1 = y.c1 - 100",
+    )
+    settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+    case = Case(
+        tables={"t0": {"c0": kind, "c1": "integer"}},
+        histories={"t0": history},
+        views={f"v{n}": View(query, query, settings) for n, query in enumerate(queries)},
+        as_of=2,
+        runs=[Run((3, 4, 5, 6, 7, 8, LAST + 1))],
+    )
+    outcome = outcome_of(declared, case)
+    assert outcome.failure is None
+    assert outcome.looked_up >= len(queries)
 
 
 @pytest.mark.spark

@@ -117,6 +117,12 @@ files = st.builds(
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
+moments = st.integers(0, 253_402_300_799_999) | st.sampled_from([0, 1_780_273_800_250])
+refreshes = st.one_of(
+    st.just(s.RefreshAtCreation()),
+    st.builds(s.RefreshAt, moments),
+    st.builds(s.RefreshEach, spans, st.none() | moments),
+)
 isolations = st.sampled_from([None, "serializable", "read committed"])
 statements = st.one_of(
     st.builds(
@@ -135,13 +141,14 @@ statements = st.one_of(
         st.none() | st.just("") | texts,
     ),
     st.builds(
-        lambda n, q, c, u, r, h: s.CreateMaterializedView(n, q, c, u, *r, h),
+        lambda n, q, c, u, r, h, t: s.CreateMaterializedView(n, q, c, u, *r, h, refresh=t),
         names,
         queries,
         st.none() | columns,
         clusters,
         replacing,
         maybe_spans,
+        st.lists(refreshes, max_size=3).map(tuple),
     ),
     st.builds(
         lambda n, c, k, e, u, p, i, h: s.CreateSource(

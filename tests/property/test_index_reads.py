@@ -1,4 +1,7 @@
-"""Reads by an index against reads of the same rows without one, through random changes."""
+"""Reads by an index against reads of the same rows without one, through random changes.
+
+The index is on a table, or on a plain view over it.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,25 @@ pytestmark = pytest.mark.spark
 KEYS = {"k": 1, "k, v": 2, "v % 3, k": 2, "coalesce(k, k)": 1}
 """Keys of the index, and how many there are."""
 
+VIEWS = {
+    "rows": "SELECT k, v FROM {t}",
+    "some": "SELECT k, v * 2 AS v FROM {t} WHERE v <> 3",
+    "twice": "SELECT k, v FROM {t} UNION ALL SELECT k, v + 1 FROM {t} WHERE v > 1",
+    "pairs": "SELECT x.k, y.v FROM {t} x JOIN {t} y ON x.v = y.v + 1",
+    "outer": "SELECT x.k, y.v FROM {t} x LEFT JOIN {t} y ON x.k <=> y.k AND x.v < y.v",
+    "counts": "SELECT min(k) AS k, count(*) AS v FROM {t} GROUP BY k, v % 2",
+    "distinct": "SELECT DISTINCT k, v % 3 AS v FROM {t}",
+    "numbered": "SELECT k, max(v) OVER (PARTITION BY v % 2) AS v FROM {t}",
+    "above": "SELECT k, v FROM (SELECT k, v FROM {t} WHERE v IN (SELECT v + 1 FROM {t}))",
+}
+"""Queries of plain views with the columns `k`, of the kind of key, and `v`, a number."""
+
+OPEN = {"counts", "distinct"}
+"""Those that show one of several values which are the same, and leave open which."""
+
+SEVERAL_FORMS = {"collated", "trimmed"}
+"""Kinds with values that are the same and are shown in several ways."""
+
 NUMBERS = st.integers(0, 5)
 
 
@@ -31,9 +53,13 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Changes of a table with keys of `kind`, and after each of them what is asked."""
+    """Changes of a table with keys of `kind`, and after each of them what is asked.
+
+    It is asked of the table, or of the `view` over it.
+    """
 
     kind: str
+    view: str | None
     keys: str
     changes: tuple[Change, ...]
     asked: tuple[tuple[int, int], ...]
@@ -68,7 +94,10 @@ def some_history(draw: st.DrawFn) -> History:
         )
     )
     asked = draw(st.lists(st.tuples(places, NUMBERS), min_size=1, max_size=3))
-    return History(kind, draw(st.sampled_from(sorted(KEYS))), tuple(changes), tuple(asked))
+    views = [view for view in VIEWS if view not in OPEN or kind not in SEVERAL_FORMS]
+    view = draw(st.none() | st.sampled_from(views))
+    keys = draw(st.sampled_from(sorted(KEYS)))
+    return History(kind, view, keys, tuple(changes), tuple(asked))
 
 
 _numbers = count(1)
@@ -88,7 +117,10 @@ def run(place: Workplace, history: History) -> None:
     declared, literals = KINDS[history.kind]
     for name in ("a", "b"):
         place.sql(f"CREATE TABLE {name} (k {declared}, v INT) WITH (RETAIN HISTORY FOR '1 day')")
-    place.sql(f"CREATE INDEX i ON a ({history.keys}) WITH (RETAIN HISTORY FOR '1 day')")
+        if history.view is not None:
+            place.sql(f"CREATE VIEW over_{name} AS {VIEWS[history.view].format(t=name)}")
+    names = ("a", "b") if history.view is None else ("over_a", "over_b")
+    place.sql(f"CREATE INDEX i ON {names[0]} ({history.keys}) WITH (RETAIN HISTORY FOR '1 day')")
     times: list[int] = []
     for change in history.changes:
         first, second, n, m = change.values
@@ -97,9 +129,9 @@ def run(place: Workplace, history: History) -> None:
             place.sql(text)
         for place_of_key, number in history.asked:
             for condition in conditions(literals[place_of_key], number):
-                compare(place, condition, "")
+                compare(place, names, condition, "")
                 if times:
-                    compare(place, condition, f" AS OF {times[number % len(times)]}")
+                    compare(place, names, condition, f" AS OF {times[number % len(times)]}")
         times.append(place.value("SELECT mz_now()"))
 
 
@@ -113,10 +145,10 @@ def conditions(literal: str, number: int) -> list[str]:
     ]
 
 
-def compare(place: Workplace, condition: str, at: str) -> None:
+def compare(place: Workplace, names: tuple[str, str], condition: str, at: str) -> None:
     found = [
         # Zeros are the same to a collection, and so are the forms of NaN.
         sorted(repr(row).replace("-0.0", "0.0") for row in place.rows(query))
-        for query in (f"SELECT * FROM {name} WHERE {condition}{at}" for name in ("a", "b"))
+        for query in (f"SELECT * FROM {name} WHERE {condition}{at}" for name in names)
     ]
     assert found[0] == found[1], (condition, at)

@@ -79,6 +79,7 @@ class Expected:
     inputs: tuple = ()
     writer: Frontier | None = None
     begin: Frontier = MINIMUM_FRONTIER
+    runs_ahead: bool = False
 
 
 class Model:
@@ -96,7 +97,8 @@ class Model:
     def moved(self):
         for each in self.collections.values():
             upper = self.upper(each)
-            each.implied = max(each.implied, allowed(each.policy, upper))
+            reached = min(upper, self.tables_upper) if each.runs_ahead else upper
+            each.implied = max(each.implied, allowed(each.policy, reached))
             if each.writer is not None:
                 each.writer = max(each.writer, STEP_BACK.frontier(upper))
 
@@ -167,7 +169,13 @@ class Controller(RuleBasedStateMachine):
         if inputs:
             writer = max([STEP_BACK.frontier(upper), *(self.model.since(i) for i in inputs)])
         self.model.collections[global_id] = Expected(
-            shared, upper, implied, NoPolicy(implied), inputs, writer
+            shared,
+            upper,
+            implied,
+            NoPolicy(implied),
+            inputs,
+            writer,
+            runs_ahead=description.runs_ahead,
         )
         for each in inputs:
             self.model.collections[global_id].begin = self.model.since(each)
@@ -181,9 +189,9 @@ class Controller(RuleBasedStateMachine):
     def create_table(self, policy):
         return self.installed(self.room.table(policy=policy))
 
-    @rule(target=ids, policy=policies)
-    def create_view(self, policy):
-        return self.installed(self.room.view(policy=policy))
+    @rule(target=ids, policy=policies, runs_ahead=st.booleans())
+    def create_view(self, policy, runs_ahead):
+        return self.installed(self.room.view(policy=policy, runs_ahead=runs_ahead))
 
     @rule(target=ids, ingestions=ingestions)
     def create_export_of_ingestion(self, ingestions):

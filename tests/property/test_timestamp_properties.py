@@ -46,6 +46,8 @@ requests = st.builds(
     st.sampled_from(Isolation),
     whens,
     times,
+    st.just(False),
+    frontiers,
 )
 
 
@@ -60,7 +62,7 @@ def by_steps(request):
         candidate = max(candidate, request.oracle_read_ts)
     if isinstance(when, Immediately) and request.isolation is Isolation.SERIALIZABLE:
         upper = min((each.upper for each in request.inputs), key=lambda upper: upper.value)
-        candidate = max(candidate, upper.last_complete())
+        candidate = max(candidate, min(upper, request.present).last_complete())
     dropped = any(each.since.is_empty for each in request.inputs)
     return None if dropped or candidate < since else candidate
 

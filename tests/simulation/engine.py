@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,6 +63,9 @@ class SimulatedEngine:
         default_factory=lambda: duckdb.connect(config={"threads": 1})
     )
     _planned: dict[str, Query] = field(default_factory=dict)
+    _plans: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Of the connection."""
 
     def under(self, settings: Mapping[str, str] | None) -> SimulatedEngine:
         return self
@@ -85,8 +89,9 @@ class SimulatedEngine:
         self.hazards.boundary("analysis")
         query = AS_OF.sub("", text)
         items = [self.place.item(name) for name in tables_of(query)]
-        self._register({i.name: i.desc.arrow_schema().empty_table() for i in items})
-        found = self._duck.execute(f"DESCRIBE {translated(query)}").fetchall()
+        with self._lock:
+            self._register({i.name: i.desc.arrow_schema().empty_table() for i in items})
+            found = self._duck.execute(f"DESCRIBE {translated(query)}").fetchall()
         desc = RelationDesc.of(**{name: TYPES[kind] for name, kind, *_ in found})
         ids = tuple(item.id for item in items)
         return Analysis(desc, ids, (), ids, (), (), uses_mz_now=False)
@@ -108,8 +113,9 @@ class SimulatedEngine:
             found = {i.name: persist.reads.snapshot(i.shard_id, time) for i in items}
         finally:
             calls_of(place.coordinator)["/v1/release"]({"holds": [bound["hold"]]})
-        self._register(found)
-        return self._answer(query)
+        with self._lock:
+            self._register(found)
+            return self._answer(query)
 
     def plan(
         self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
@@ -117,7 +123,8 @@ class SimulatedEngine:
         found = self.analyze(text, catalog, namespace)
         items = [self.place.item(name) for name in tables_of(text)]
         plan = plan_over(items, found.desc, text)
-        plan_id = f"plan-{len(self._planned)}"
+        self._plans += 1
+        plan_id = f"plan-{self._plans}"
         self._planned[plan_id] = Query(text, found.desc, {i.id: (i.name, i.desc) for i in items})
         return KeptPlan(plan_id, plan)
 
@@ -176,8 +183,9 @@ class SimulatedEngine:
             rows = contents[global_id].elements()
             listed = [dict(zip(schema.names, row, strict=True)) for row in rows]
             tables[name] = pa.Table.from_pylist(listed, schema=schema)
-        self._register(tables)
-        return Counter(rows_of(self._answer(query.text)))
+        with self._lock:
+            self._register(tables)
+            return Counter(rows_of(self._answer(query.text)))
 
     def __getattr__(self, name: str):
         raise NotImplementedError(f"no simulation asks for {name}")
@@ -292,6 +300,10 @@ def tables_of(query: str) -> list[str]:
 def translated(sql: str) -> str:
     """The text of Spark's SQL as DuckDB takes it."""
     tree = sqlglot.parse_one(sql, read="spark")
+    for table in tree.find_all(exp.Table):
+        # There is one schema of one catalog.
+        table.set("catalog", None)
+        table.set("db", None)
     for lateral in list(tree.find_all(exp.Lateral)):
         select, alias = lateral.parent_select, lateral.args["alias"]
         rows = lateral.this.this.sql(dialect="duckdb")

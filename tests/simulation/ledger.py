@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.views import VIEWS, contents, wrong
+from tests.simulation.views import REFRESHED, VIEWS, contents, refreshed_at, wrong
 from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.details import IngestedDetails
@@ -162,6 +162,8 @@ class Ledger:
                 if isinstance(item.details, IngestedDetails):
                     self._check_source(place, item, hold.since)
             self._check_views(place, what, hold.since)
+            if any(item.name == REFRESHED for item in stored):
+                self._check_refreshed(place, what, hold.since)
         finally:
             place.env.storage.release(hold)
 
@@ -218,6 +220,19 @@ class Ledger:
             found = {item.name: contents(place, item.name, at) for item in here}
             if names := wrong(found):
                 self.fail(f"{what}: {names} at {at} are not what their queries answer: {found}")
+
+    def _check_refreshed(self, place: Place, what: str, since: int) -> None:
+        """At each time it is what its query answered at the last refresh."""
+        names = ("t1", REFRESHED)
+        upper = min(place.env.relations.upper(place.item(name)).value for name in names)
+        times = {row["__time"] for name in names for row in place.updates(name)}
+        for at in sorted({since, *(t for t in times if since < t < upper), upper - 1})[-12:]:
+            refresh = refreshed_at(place, at)
+            if refresh is None or not since <= refresh <= at < upper:
+                continue
+            expected = VIEWS["even"].answer(contents(place, "t1", refresh))
+            if contents(place, REFRESHED, at) != expected:
+                self.fail(f"{what}: {REFRESHED} at {at} is not what it was at {refresh}")
 
     def check_sink(self, folder: Path, table: str) -> None:
         """What a reader that follows the manifest has got: each insert once, at its time."""

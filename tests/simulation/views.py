@@ -43,12 +43,23 @@ VIEWS = {
     ),
 }
 
+REFRESHED = "lately"
+"""A view that is `even` as it was at the last refresh."""
+REFRESH = "REFRESH AT CREATION, REFRESH EVERY '700 ms'"
+
 
 def contents(place: Place, name: str, at: int) -> Contents:
     """The rows of a stored collection at a time."""
     shard = place.item(name).shard_id
     rows = place.env.persist.reads.snapshot(shard, Timestamp(at)).to_pylist()
     return Counter(tuple(row.values()) for row in rows)
+
+
+def refreshed_at(place: Place, at: int) -> int | None:
+    """The last refresh of the view `REFRESHED` that is not after `at`; None: it has begun later."""
+    item = place.item(REFRESHED)
+    last = item.refresh.before(Timestamp(at + 1))
+    return None if last is None or last < item.details.as_of else last
 
 
 def wrong(found: Mapping[str, Contents]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.simulation.ledger import COUNTED, REPLACED, Insert
-from tests.simulation.views import VIEWS, contents, wrong
+from tests.simulation.views import REFRESH, REFRESHED, VIEWS, contents, wrong
 from tests.simulation.world import Lost, World
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
@@ -154,6 +154,9 @@ class Clients:
             "ticks": self._new_source("ticks"),
             "kv": lambda place: place.sql(f"CREATE SOURCE kv FROM {KEY_VALUE}"),
             **{name: self._new_view(name) for name in VIEWS},
+            REFRESHED: lambda place: place.sql(
+                f"CREATE MATERIALIZED VIEW {REFRESHED} WITH ({REFRESH}) AS {VIEWS['even'].query}"
+            ),
             "out": lambda place: place.sql(
                 f"CREATE SINK out FROM t1 INTO FILES (PATH '{path}', FORMAT JSON)"
             ),

@@ -40,6 +40,7 @@ from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
+from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -79,6 +80,7 @@ from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.controller.protocol import DataflowStatus, Problem
 from slackwater.compute.controller.shell import Compute, Respond, Seams
 from slackwater.compute.engine import Engine, ReplicaShare
+from slackwater.compute.limits import Limits
 from slackwater.compute.local_replica import LocalReplica, ReplicaOptions, ReplicaParts
 from slackwater.compute.planning import Planner
 from slackwater.controller.holds import Holder, HoldKind
@@ -175,7 +177,7 @@ def open_coordinator(given: Given) -> Coordinator:
         connectors.webhooks,
         base.dataflows,
         lambda: base.relations.state,
-        given.clock,
+        base.timeline,
     )
     system = _system(base, connectors, health)
     reads = Reads(
@@ -196,7 +198,7 @@ def open_coordinator(given: Given) -> Coordinator:
     parameters = _parameters(given, base, changes, replicas)
     maintenance = _maintenance(given, base)
     definitions = _definitions(
-        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes))
+        given, base, connectors, _Defining(changes, parameters, _Planners(views, indexes), reads)
     )
     rooms = Rooms(
         reads,
@@ -496,6 +498,7 @@ class _Defining:
     changes: Changes
     parameters: ParameterDefinitions
     planners: _Planners
+    reads: Reads
 
 
 def _definitions(
@@ -526,6 +529,17 @@ def _definitions(
         ),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),
+        replacements=Replacements(
+            changes,
+            base.relations,
+            base.timeline,
+            defining.reads,
+            base.committer,
+            given.spark,
+            base.planner,
+            base.dataflows,
+            Limits(),
+        ),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -25,9 +26,10 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.writes import Writes
-from slackwater.compute.engine import Engine
+from slackwater.compute.engine import Engine, Lookup
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
 START_POLL_S = 0.2
@@ -134,6 +136,7 @@ class Calls:
                 protocol.DropRelation, defining("DROP VIEW", objects.drop_view, _dropped)
             ),
             "/v1/bind": Endpoint(protocol.Bind, self._bind),
+            "/v1/peek": Endpoint(protocol.Peek, self._peek),
             "/v1/release": Endpoint(protocol.Release, self._release),
             "/v1/renew": Endpoint(protocol.Renew, self._renew),
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
@@ -264,11 +267,27 @@ class Calls:
                 "timestamp": bound.timestamp,
                 "hold": bound.hold,
                 "relations": bound.relations,
+                "views": bound.views,
                 **lease,
                 "notices": session.take_notices(),
             }
 
         self._end_holds(asked.released)
+        return self._running(caller, action)
+
+    def _peek(self, caller: Caller, asked: protocol.Peek) -> Mapping[str, Any]:
+        """The rows of the keys, if the index has them and they are few enough."""
+
+        def action(_: Execution) -> Mapping[str, Any]:
+            keys = base64.b64decode(asked.keys)
+            wanted = Lookup(asked.program, keys, asked.as_of, asked.below, asked.rows, asked.bytes)
+            try:
+                found = self._engine.look_up(wanted)
+            except SlackwaterError:
+                # The statement goes on without it, and so does its block.
+                found = None
+            return {"rows": None if found is None else base64.b64encode(found).decode()}
+
         return self._running(caller, action)
 
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Literal
@@ -104,13 +104,15 @@ class RelationRead:
 class Bind:
     """The relations of a query. `as_of` is for those that state no time of their own.
 
-    `released` are holds of other statements that have ended, released before anything else.
+    `released` are holds of other statements that have ended, released before anything else. `views`
+    are the plain views that were expanded in the query.
     """
 
     relations: tuple[RelationRead, ...] = ()
     as_of: AsOf | None = None
     write_targets: tuple[GlobalId, ...] = ()
     released: tuple[str, ...] = ()
+    views: tuple[GlobalId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +120,31 @@ class BindAnswer:
     """The answer to a bind. `relations` are in the order of the request.
 
     Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
-    lost when it is not renewed for so long.
+    lost when it is not renewed for so long. `views` has the indexes of those views that have some.
     """
 
     timestamp: Timestamp
     hold: str | None
     relations: tuple[Mapping[str, Any], ...]
     lease_ms: int | None = None
+    views: Mapping[GlobalId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """A look-up of keys in an index of the leader's driver, from another application.
+
+    `keys` is an Arrow IPC stream in base64, with a row for each key. The updates before `below` are
+    wanted, as of a time from which on the caller holds the relation, and at most so many `rows` and
+    `bytes` of them.
+    """
+
+    program: str
+    keys: str
+    as_of: Timestamp
+    below: Timestamp
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.refresh import RefreshSchedule
 from slackwater.repr.relation import RelationDesc
 
 
@@ -82,7 +83,9 @@ class Dataflow:
     """A query that is maintained: its plan, the shards of its inputs, and its output.
 
     `settings` are Spark's settings from the creation of its object, under which `Engine.under` runs
-    the query. `as_of` is the time at which the output begins.
+    the query. `as_of` is the time at which the output begins. A view with a schedule, `refresh`,
+    has at each time what `RefreshSchedule` says instead. `takes_over` is a dataflow whose program
+    it goes on with, if both have the same plan.
     """
 
     global_id: GlobalId
@@ -92,6 +95,8 @@ class Dataflow:
     as_of: Timestamp
     export: ViewExport | IndexExport
     settings: Mapping[str, str] | None = None
+    refresh: RefreshSchedule | None = None
+    takes_over: GlobalId | None = None
 
     @property
     def view(self) -> ViewExport:

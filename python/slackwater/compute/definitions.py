@@ -116,6 +116,8 @@ def planned(dataflow: DataflowDescription, plan: ViewPlan) -> Dataflow:
         as_of=TIMESTAMP_MIN if begins is None else Timestamp(begins.value),
         export=_export(dataflow, plan),
         settings=None if dataflow.settings is None else dict(dataflow.settings),
+        refresh=dataflow.refresh_schedule,
+        takes_over=dataflow.takes_over,
     )
 
 

@@ -43,6 +43,22 @@ class Analysis:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """Keys that are looked up in the index that `program` keeps.
+
+    `keys` is an Arrow IPC stream of them. The rows are those that the updates before `below` make,
+    while the contents at `as_of` are kept; at most `rows`, of at most `bytes` together.
+    """
+
+    program: str
+    keys: bytes
+    as_of: Timestamp
+    below: Timestamp
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class KeptPlan:
     """A plan whose expressions and operators the driver keeps under `plan_id`."""
 
@@ -369,6 +385,12 @@ class Engine(Protocol):
 
     def forget_plan(self, plan_id: str) -> None:
         """The driver may drop what it keeps of the plan. An unknown id changes nothing."""
+
+    def look_up(self, wanted: Lookup) -> bytes | None:
+        """The rows of the keys, as an Arrow IPC stream; None: the index does not have them.
+
+        So it is where it is not there any more, has forgotten the time, or has too many.
+        """
 
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements that programs of the replica keep, with all settings."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from slackwater.compute.tick_outcome import TickMeter
 from slackwater.persist import reading
 from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.parts import FileBody, NewPart, Part
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -108,6 +109,15 @@ class FlowShards:
         parts = self.shards.files.new_parts(view.shard_id, reading.conformed(named, view.desc))
         meter.encode_us += meter.us_since(began_s)
         return parts
+
+    def error_parts(self, changes: Sequence[tuple[str, int, int]]) -> tuple[NewPart, ...]:
+        """Parts of the shard of errors, out of errors with their times and diffs; none without."""
+        if not changes:
+            return ()
+        schema = ERRORS.update_schema()
+        rows = [dict(zip(schema.names, each, strict=True)) for each in changes]
+        updates = pa.Table.from_pylist(rows, schema=schema)
+        return self.shards.files.new_parts(self.flow.view.errors_shard, updates)
 
     def few_inline(self, parts: tuple[NewPart, ...]) -> tuple[NewPart, ...]:
         """Few rows out of much input go inline: whoever reads them needs no Spark job then."""

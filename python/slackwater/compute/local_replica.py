@@ -177,6 +177,8 @@ class LocalReplica:
         for global_id in dataflow.export_ids:
             self._described[global_id] = dataflow
             self._offers.create(global_id)
+            if dataflow.takes_over is not None:
+                self._worker.keep_for(dataflow.takes_over, global_id)
 
     def _drop(self, global_id: GlobalId) -> None:
         if self._described.pop(global_id, None) is None:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from slackwater.compute.definitions import Definition
 from slackwater.compute.engine import Engine, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
-from slackwater.repr.errors import unsupported
+from slackwater.planner.plan.algebra import AnalyzedPlan
+from slackwater.repr.errors import SlackwaterError, unsupported
 from slackwater.repr.ids import GlobalId
 
 Settings = Mapping[str, str] | None
@@ -26,7 +27,7 @@ class Planner:
         self._ahead: dict[GlobalId, tuple[Definition, ViewPlan]] = {}
 
     def plan(self, name: str, definition: Definition, settings: Settings) -> ViewPlan:
-        """The plan. Raises Spark's errors, and SLACKWATER_UNSUPPORTED for keys that no index has.
+        """The plan. Raises Spark's errors, and SLACKWATER_UNSUPPORTED for what no index can keep.
 
         `name` is for messages.
         """
@@ -42,10 +43,7 @@ class Planner:
             if not definition.keys:
                 return ViewPlan(kept, None, missing.reason)
             engine.forget_plan(kept.plan_id)
-            raise unsupported(
-                f"The index {name} with {missing.reason}",
-                advice="Use columns, or expressions of the rows alone, as keys.",
-            ) from None
+            raise _no_index(name, kept.plan, missing) from None
 
     def leave(self, global_id: GlobalId, definition: Definition, plan: ViewPlan) -> None:
         """Leaves the plan for the first who takes it."""
@@ -71,3 +69,15 @@ class Planner:
     def give_back(self, plan: ViewPlan, settings: Settings) -> None:
         """The driver may drop what it keeps of the plan."""
         self._engine.under(settings).forget_plan(plan.kept.plan_id)
+
+
+def _no_index(name: str, plan: AnalyzedPlan, missing: NotMaintained) -> SlackwaterError:
+    if plan.selects:
+        return unsupported(
+            f"The index {name} on a view with {missing.reason}",
+            advice="Create a materialized view with the same query, and an index on that.",
+        )
+    return unsupported(
+        f"The index {name} with {missing.reason}",
+        advice="Use columns, or expressions of the rows alone, as keys.",
+    )

@@ -254,6 +254,7 @@ class Replica:
             for g, flow in self._flows.items()
             if g not in self._works
             and g not in self._read_only
+            and not self._waits(flow)
             and (readers_of is None or (readers_of in flow.inputs and g not in waiting))
         }
         return Agenda(chosen, {g: f for g, f in self._failures.items() if g in chosen})
@@ -322,7 +323,9 @@ class Replica:
     def may_hydrate_ahead(self) -> dict[GlobalId, Dataflow]:
         """The dataflows that nobody works for, and that go on."""
         busy = {*self._works, *self._failures}
-        return {g: flow for g, flow in self._flows.items() if g not in busy}
+        return {
+            g: flow for g, flow in self._flows.items() if g not in busy and not self._waits(flow)
+        }
 
     def is_wanted(self, work: Work) -> bool:
         """Whether what the work has computed may still be committed."""
@@ -391,6 +394,10 @@ class Replica:
             raise FatalError(f"the queue has ticks twice or without a dataflow: {queued}")
         if self._is_stopping and queued:
             raise FatalError(f"a replica that is stopping has queued {queued}")
+
+    def _waits(self, flow: Dataflow) -> bool:
+        """Whether the dataflow takes over what another one still uses."""
+        return flow.takes_over in self._flows or flow.takes_over in self._works
 
     def _forget_queued(self, global_id: GlobalId) -> None:
         self._queue = deque(tick for tick in self._queue if tick.global_id != global_id)

@@ -12,8 +12,9 @@ from graphlib import CycleError, TopologicalSorter
 
 from slackwater.persist.parts import Part
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.refresh import RefreshSchedule
 
 FIRST_BACKOFF_MS = 100
 LONGEST_BACKOFF_MS = 30_000
@@ -24,11 +25,17 @@ STALLED_AFTER = 3
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A dataflow as the schedule sees it. `inputs` may be other flows."""
+    """A dataflow as the schedule sees it. `inputs` may be other flows.
+
+    One with a schedule, `refresh`, stays as it is until the next refresh. `present`: it does not
+    go beyond this time, also where its inputs have.
+    """
 
     global_id: GlobalId
     inputs: tuple[GlobalId, ...]
     as_of: Timestamp
+    refresh: RefreshSchedule | None = None
+    present: Timestamp = TIMESTAMP_MAX
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +108,12 @@ def plan_round(
     for flow in flows:
         lower = reached[flow.global_id]
         upper = min((reached[i] for i in flow.inputs), default=TIMESTAMP_MAX)
+        upper = min(upper, flow.present)
         first = lower <= flow.as_of
         if upper <= (flow.as_of if first else lower):
             continue
         if not first and not has_data(flow.global_id, lower, upper):
-            advances[flow.global_id] = reached[flow.global_id] = upper
+            advances[flow.global_id] = reached[flow.global_id] = _jumped(flow, upper)
             continue
         failure = failures.get(flow.global_id)
         if failure is None or now_ms >= failure.retry_at_ms:
@@ -113,6 +121,13 @@ def plan_round(
         else:
             waiting.append(flow.global_id)
     return Round(advances, tuple(ticks), frozenset(waiting))
+
+
+def _jumped(flow: Flow, upper: Timestamp) -> Timestamp:
+    """The upper of a flow that has computed what there is before `upper`."""
+    if flow.refresh is None:
+        return upper
+    return Timestamp(flow.refresh.upper(Frontier(upper)).value)
 
 
 def after_failure(error: SlackwaterError, earlier: Failure | None, now_ms: int) -> Failure:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-import pyarrow as pa
-
 from slackwater.compute.cost_model import CostModel, changed_rows
 from slackwater.compute.dataflow import Dataflow, Shards
 from slackwater.compute.engine import Engine, TickEnded
@@ -19,9 +17,8 @@ from slackwater.compute.schedule import Tick, capped_upper
 from slackwater.compute.tick_outcome import Computed, TickMeter, TickOutcome
 from slackwater.persist.client import Append
 from slackwater.persist.error_shards import errors_at
-from slackwater.persist.parts import NewPart
 from slackwater.planner.delta.program import Program
-from slackwater.repr.dataflow_error import ERRORS, EvaluationError, encode
+from slackwater.repr.dataflow_error import EvaluationError, encode
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 
@@ -62,6 +59,8 @@ class RunningView:
     """Whether the output may differ from that of the plan until it is compared."""
     _is_slow: bool = field(default=False, init=False)
     """Whether the last tick took longer than others may wait."""
+    _inherited: tuple[str, ...] = field(default=(), init=False)
+    """The ids of plans of earlier views, under which the program was opened."""
 
     def __post_init__(self) -> None:
         self._compares = self.flow.view.plan_changed
@@ -72,6 +71,21 @@ class RunningView:
         own, costs = FlowShards(flow, shards, limits), CostModel(limits.incremental_below_rows)
         program = MaintainedProgram(own, engine, costs)
         return cls(flow, own, program, Recomputation(own, engine, costs))
+
+    def inherit(self, earlier: RunningView) -> bool:
+        """Goes on with the program of a view that has the same plan and is not maintained any more.
+
+        False, and no effect: the plans differ.
+        """
+        own, other = self.flow.plan, earlier.flow.plan
+        if own.kept.plan != other.kept.plan or own.program != other.program:
+            return False
+        self.program.close()
+        self.program = earlier.program
+        self.program.shards = self.shards
+        self.recomputation = replace(self.recomputation, cost_model=earlier.program.cost_model)
+        self._inherited = (*earlier._inherited, other.kept.plan_id)
+        return True
 
     def first_due(self, lower: Timestamp, upper: Timestamp) -> Timestamp:
         """As `MaintainedProgram.first_due`."""
@@ -138,7 +152,8 @@ class RunningView:
     def end(self) -> None:
         """Gives back everything: the dataflow is not maintained any more."""
         self.program.close()
-        self.program.engine.forget_plan(self.flow.plan.kept.plan_id)
+        for plan_id in (*self._inherited, self.flow.plan.kept.plan_id):
+            self.program.engine.forget_plan(plan_id)
 
     def _attempt(self, tick: Tick, meter: TickMeter, most_ms: int | None) -> TickOutcome | Tick:
         """The outcome of the tick; or a smaller tick to try, since this one failed."""
@@ -353,13 +368,7 @@ class RunningView:
 
     def _outcome(self, computed: Computed, changes: Sequence[tuple[str, int, int]]) -> TickOutcome:
         """The outcome with an append of changed errors, each with its time and diff."""
-        shard_id = self.flow.view.errors_shard
-        parts: tuple[NewPart, ...] = ()
-        if changes:
-            schema = ERRORS.update_schema()
-            rows_of_errors = [dict(zip(schema.names, each, strict=True)) for each in changes]
-            updates = pa.Table.from_pylist(rows_of_errors, schema=schema)
-            parts = self.shards.shards.files.new_parts(shard_id, updates)
+        shard_id, parts = self.flow.view.errors_shard, self.shards.error_parts(changes)
         errors = Append(shard_id, computed.rows.lower, computed.rows.upper, parts)
         return TickOutcome(
             (computed.rows, errors),

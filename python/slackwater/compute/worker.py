@@ -24,6 +24,7 @@ from slackwater.compute.records import (
     TickRecords,
     TickTimes,
 )
+from slackwater.compute.refreshed_view import RefreshedView
 from slackwater.compute.replica import (
     Agenda,
     CancelWork,
@@ -47,14 +48,14 @@ from slackwater.persist.client import UnknownShard, UpperMismatch
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
-from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
 Trouble = Callable[[ReportTrouble], None]
 
-Maintained: TypeAlias = RunningView | MaintainedIndex
+Maintained: TypeAlias = RunningView | RefreshedView | MaintainedIndex
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -135,6 +136,8 @@ class Worker:
         )
         self._views: dict[GlobalId, Maintained] = {}
         self._sinces: dict[GlobalId, Timestamp] = {}
+        self._heirs: dict[GlobalId, GlobalId] = {}
+        """For dataflows that are about to be removed, those that take over what they leave."""
         self._records = TickRecords()
 
     # Any thread
@@ -193,11 +196,20 @@ class Worker:
             if isinstance(known, MaintainedIndex):
                 known.since = since
 
+    def keep_for(self, earlier: GlobalId, heir: GlobalId) -> None:
+        """Leaves what is kept for a dataflow that is about to be removed to another one.
+
+        It is given up when the other one is removed.
+        """
+        with self._changed:
+            self._heirs[earlier] = heir
+
     def remove(self, global_id: GlobalId) -> None:
         """Forgets the dataflow. A tick of it that is being computed ends, and is not committed."""
         with self._changed:
             effects = self._replica.remove(global_id)
             self._sinces.pop(global_id, None)
+            self._heirs = {old: new for old, new in self._heirs.items() if new != global_id}
             self._changed.notify_all()
         self._carry_out(effects)
         self._records.forget(global_id)
@@ -346,9 +358,22 @@ class Worker:
             except UnknownShard:
                 # It was dropped, and is removed next.
                 continue
-            chosen.append(Flow(flow.global_id, tuple(flow.inputs), flow.as_of))
+            present = self._present(flow)
+            chosen.append(
+                Flow(flow.global_id, tuple(flow.inputs), flow.as_of, flow.refresh, present)
+            )
         ordered = schedule.in_order(chosen)
         return schedule.plan_round(ordered, uppers, agenda.failures, has_data, self._now_ms())
+
+    def _present(self, flow: Dataflow) -> Timestamp:
+        """The time that the dataflow does not go beyond, though its inputs may be final there.
+
+        A refresh is not made before its time has come. What an index does not keep any more is
+        behind its upper, and it is read at the present time.
+        """
+        if flow.refresh is None and isinstance(flow.export, ViewExport):
+            return TIMESTAMP_MAX
+        return self._shards.reads.tables_upper()
 
     def _upper(self, flow: Dataflow) -> Timestamp:
         """The upper of the output: that of a view is durable, that of an index is the worker's."""
@@ -358,8 +383,13 @@ class Worker:
         return TIMESTAMP_MIN if known is None or known.flow is not flow else known.upper
 
     def _first_due(self, flow: Dataflow, lower: Timestamp, upper: Timestamp) -> Timestamp:
-        """As `RunningView.first_due`, without a view where none is needed."""
-        return self._view(flow).first_due(lower, upper) if flow.plan.is_temporal else upper
+        """The first time in the interval at which it may change though no input does then.
+
+        `upper`: there is none. Asks no view where none is needed.
+        """
+        if flow.refresh is None and not flow.plan.is_temporal:
+            return upper
+        return self._view(flow).first_due(lower, upper)
 
     def _advance(self, flows: Mapping[GlobalId, Dataflow], planned: Round) -> bool:
         if not planned.advances:
@@ -569,8 +599,10 @@ class Worker:
             if known is not None:
                 known.end()
             engine = self._engine.under(flow.settings)
-            if isinstance(flow.export, ViewExport):
-                known = RunningView.of(flow, self._shards, engine, self._limits)
+            if flow.refresh is not None:
+                known = RefreshedView.of(flow, self._shards, engine, self._limits)
+            elif isinstance(flow.export, ViewExport):
+                known = self._heir(RunningView.of(flow, self._shards, engine, self._limits))
             else:
                 known = MaintainedIndex.of(flow, self._shards, engine, self._limits)
             with self._changed:
@@ -579,10 +611,24 @@ class Worker:
                     known.since = self._sinces.get(flow.global_id, TIMESTAMP_MIN)
         return known
 
+    def _heir(self, view: RunningView) -> RunningView:
+        """The view, with what was kept for the one that it takes over."""
+        earlier_id = view.flow.takes_over
+        with self._changed:
+            if earlier_id is None or self._heirs.pop(earlier_id, None) is None:
+                return view
+        earlier = self._views.pop(earlier_id, None)
+        if isinstance(earlier, RunningView) and view.inherit(earlier):
+            return view
+        if earlier is not None:
+            earlier.end()
+        return view
+
     def _close_removed(self) -> None:
         with self._changed:
             # What another thread works for is not touched: its end wakes us.
             needed = {*self._replica.flows, *(w.flow.global_id for w in self._replica.works())}
+            needed |= self._heirs.keys()
         for global_id in [g for g in self._views if g not in needed]:
             self._views.pop(global_id).end()
 

@@ -35,6 +35,9 @@ QUICK_CALLS = frozenset(
     }
 )
 
+INSIDE_CALLS = frozenset({"/v1/peek", "/v1/prepare_write"})
+"""Those of a statement that may have locked what other statements wait for."""
+
 
 def lane_of(path: str, caller: Caller, asked: object) -> Lane:
     """The lane of a call."""
@@ -42,7 +45,7 @@ def lane_of(path: str, caller: Caller, asked: object) -> Lane:
         return Lane.CONTROL
     if path in QUICK_CALLS:
         return Lane.QUICK
-    if caller.internal or path == "/v1/prepare_write":
+    if caller.internal or path in INSIDE_CALLS:
         return Lane.INSIDE
     if isinstance(asked, WriteTables) and asked.hold is not None:
         return Lane.INSIDE

@@ -29,6 +29,7 @@ from slackwater.compute.engine import (
     InputContents,
     Interruption,
     KeptPlan,
+    Lookup,
     MissedUpdates,
     NamedUpdates,
     ProgramOwner,
@@ -302,6 +303,19 @@ class SparkBridge:
 
     def forget_plan(self, plan_id: str) -> None:
         _call(self._bridge().forgetPlan, plan_id)
+
+    def look_up(self, wanted: Lookup) -> bytes | None:
+        """The rows of the keys in an index, as `Engine.look_up` promises."""
+        found = _call(
+            self._scala().lookUp,
+            wanted.program,
+            wanted.keys,
+            wanted.as_of,
+            wanted.below,
+            wanted.rows,
+            wanted.bytes,
+        )
+        return None if found is None else bytes(found)
 
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements of the replica, as `Engine.arrangements` promises."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from tests.support.compute.direct_outputs import DirectOutputs
 from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE
 
-from slackwater.compute.dataflow import Dataflow, Input, ViewExport
-from slackwater.compute.engine import Engine, Function, ViewPlan
+from slackwater.compute.dataflow import Dataflow, IndexExport, Input, ViewExport
+from slackwater.compute.engine import Engine, Function, Lookup, ViewPlan
 from slackwater.compute.limits import Limits
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
-from slackwater.planner.delta.lowering import NotMaintained, program_of
+from slackwater.persist.ipc import from_stream, to_stream
+from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -167,17 +169,13 @@ class Bench:
         plan = plan or self.plan(query, settings)
         analyzed = plan.kept.plan
         desc = output or analyzed.schema
-        by_id = {}
-        for each, (global_id, shard, columns) in self.relations.items():
-            below = self.flows.get(each)
-            errors = None if below is None else below.view.errors_shard
-            by_id[global_id] = Input(shard, columns, errors, each)
+        inputs = self._inputs(analyzed.collections)
         shard = self._create(name, desc, as_of, is_read)
         flow = Dataflow(
             global_id=self.relations[name][0],
             name=name,
             plan=plan,
-            inputs={GlobalId(each): by_id[GlobalId(each)] for each in analyzed.collections},
+            inputs=inputs,
             as_of=Timestamp(as_of),
             export=ViewExport(desc, shard, self._shard(ERRORS, as_of)),
             settings=settings,
@@ -185,6 +183,50 @@ class Bench:
         self.flows[name] = flow
         self.worker.add(flow)
         return flow
+
+    def index(
+        self,
+        name: str,
+        query: str,
+        keys: int,
+        settings: Mapping[str, str] = {},
+        functions: Sequence[Function] = (),
+    ) -> Dataflow:
+        """The dataflow of an index over the rows of a query, by the last `keys` columns.
+
+        Nobody maintains it yet. Raises NotMaintained.
+        """
+        kept = self.engine.under(settings).plan(query, "slackwater", ("default",), functions)
+        # As if the query selected from a plain view, which the engine does not know.
+        program = index_of(replace(kept.plan, selects=True), keys)
+        return Dataflow(
+            global_id=GlobalId(f"index-{name}"),
+            name=f"the index on {name}",
+            plan=ViewPlan(kept, program),
+            inputs=self._inputs(kept.plan.collections),
+            as_of=Timestamp(0),
+            export=IndexExport(keys),
+            settings=settings,
+        )
+
+    def found(self, index: Dataflow, keys: pa.Table, time: int) -> pa.Table | None:
+        """The rows of the keys at a time; None: the index does not have that time."""
+        program = self.worker.program_in_driver(index.global_id)
+        if program is None:
+            return None
+        at = Timestamp(time)
+        below = Timestamp(time + 1)
+        wanted = Lookup(program, to_stream(keys), at, below, 1 << 30, 1 << 30)
+        stream = self.engine.look_up(wanted)
+        return None if stream is None else from_stream(stream)
+
+    def _inputs(self, collections: Sequence[str]) -> dict[GlobalId, Input]:
+        by_id = {}
+        for each, (global_id, shard, columns) in self.relations.items():
+            below = self.flows.get(each)
+            errors = None if below is None else below.view.errors_shard
+            by_id[global_id] = Input(shard, columns, errors, each)
+        return {GlobalId(each): by_id[GlobalId(each)] for each in collections}
 
     def wait(self, name: str, time: int) -> None:
         flow = self.flows[name]

@@ -11,8 +11,6 @@ from slackwater.compute.controller.descriptions import (
     IndexExport,
     MaterializedViewExport,
     ObjectToBuild,
-    RefreshEvery,
-    RefreshSchedule,
     SourceImport,
     SubscribeExport,
 )
@@ -23,6 +21,7 @@ from slackwater.controller.protocol import (
     UpdateConfiguration,
 )
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
+from slackwater.repr.refresh import RefreshEvery, RefreshSchedule
 
 texts = st.sampled_from(["x", "y", "ö "])
 numbers = st.integers(0, 9)
@@ -35,7 +34,7 @@ sources = st.builds(SourceImport, st.just("u8"), texts, frontiers)
 schedules = st.builds(
     RefreshSchedule,
     st.lists(st.builds(RefreshEvery, st.integers(1, 9), numbers), max_size=2).map(tuple),
-    st.lists(numbers, max_size=2).map(tuple),
+    st.lists(numbers, min_size=1, max_size=2).map(tuple),
 )
 
 
@@ -69,6 +68,7 @@ def dataflows(draw):
         initial_storage_as_of=draw(st.none() | frontiers),
         refresh_schedule=draw(st.none() | schedules),
         settings=draw(parameters),
+        takes_over=draw(st.none() | st.just("u7")),
         **draw(exports(global_id)),
     )
 

@@ -197,7 +197,7 @@ class Room:
 
     # Definitions
 
-    def create(self, source, policy=None, shards=1):
+    def create(self, source, policy=None, shards=1, runs_ahead=False):
         """A new collection, as one definition."""
         policy = policy or LagWriteFrontier(2, 1)
         durable = self.durable
@@ -207,7 +207,8 @@ class Room:
         self.step()
         made = [durable.new_shard(shared, now) for _ in range(shards)]
         durable.mappings.update(dict.fromkeys(made, global_id))
-        durable.catalog[global_id] = (CollectionDescription(source), policy)
+        description = CollectionDescription(source, runs_ahead=runs_ahead)
+        durable.catalog[global_id] = (description, policy)
         self.step()
         self.core.shards.map((global_id, shard) for shard in made)
         self.core.create_collections(

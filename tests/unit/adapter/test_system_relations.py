@@ -2,7 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 from sqlalchemy import update
@@ -47,6 +47,7 @@ from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
+from slackwater.repr.refresh import RefreshEvery, RefreshSchedule
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
@@ -54,10 +55,12 @@ from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.sink_files import SinkConfig
 
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
 K = Column("k", '"integer"')
 DEFINED = {"catalog": "slackwater", "namespace": ("default",)}
 FILES = FilesDetails(FilesConfig("/files", Format("CSV")))
+DAILY = RefreshSchedule((RefreshEvery(86_400_000, Timestamp(500)),), (Timestamp(700),))
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 
 
@@ -77,8 +80,8 @@ def entry(number, name, kind, *uses, details=NO_DETAILS):
     )
 
 
-def maintained(number, name, used, query):
-    details = MaterializedViewDetails(query, **DEFINED)
+def maintained(number, name, used, query, **options):
+    details = MaterializedViewDetails(query, **DEFINED, **options)
     return entry(number, name, ItemKind.MATERIALIZED_VIEW, used, details=details)
 
 
@@ -94,6 +97,8 @@ def snapshot():
             desc=RelationDesc((K, Column("v", '"string"', metadata_json='{"comment": "text"}'))),
         ),
         maintained(14, "mv2", 13, "SELECT 3"),
+        maintained(18, "daily", 14, "SELECT 4", refresh=DAILY),
+        maintained(19, "once", 14, "SELECT 5", refresh=RefreshSchedule(at=(Timestamp(0),))),
         entry(15, "out", ItemKind.SINK, 14, details=OUT),
         replace(
             entry(16, "idx", ItemKind.INDEX, 14, details=IndexDetails(("v", "k + 1"))),
@@ -101,11 +106,12 @@ def snapshot():
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
     ]
-    uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001}
+    uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001, 18: 86_400_500}
     frontiers = {
         user_id(n): ObjectFrontiers(Frontier(1000), Frontier(u)) for n, u in uppers.items()
     }
     frontiers[user_id(15)] = ObjectFrontiers(None, EMPTY_FRONTIER)
+    frontiers[user_id(19)] = ObjectFrontiers(Frontier(1000), EMPTY_FRONTIER)
     return SystemSnapshot(
         catalog=CatalogState.of(
             [SchemaEntry(user_id(1), "default", "the first"), *system_schemas()],
@@ -202,7 +208,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
         mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
-        mz_arrangement_sizes mz_index_columns mz_system_parameters"""
+        mz_arrangement_sizes mz_index_columns mz_system_parameters
+        mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -212,6 +219,24 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
 def test_the_keys_of_an_index_are_columns_or_expressions(snapshot):
     found = [tuple(row.values()) for row in rows("mz_index_columns", snapshot)]
     assert found == [("u16", 1, 2, None, True), ("u16", 2, None, "k + 1", True)]
+
+
+def test_the_strategies_of_views_and_what_they_have_led_to(snapshot):
+    strategies = "mz_materialized_view_refresh_strategies"
+    found = sorted(tuple(row.values()) for row in rows(strategies, snapshot))
+    day = EPOCH + timedelta(days=1)
+    assert found == [
+        ("u13", "on-commit", None, None, None),
+        ("u14", "on-commit", None, None, None),
+        ("u18", "at", None, None, EPOCH + timedelta(milliseconds=700)),
+        ("u18", "every", 86_400_000, EPOCH + timedelta(milliseconds=500), None),
+        ("u19", "at", None, None, EPOCH),
+    ]
+    found = {tuple(row.values()) for row in rows("mz_materialized_view_refreshes", snapshot)}
+    assert found == {
+        ("u18", EPOCH + timedelta(milliseconds=700), day + timedelta(milliseconds=500)),
+        ("u19", EPOCH, None),
+    }
 
 
 def test_frontiers(snapshot):
@@ -262,6 +287,8 @@ def test_objects_of_each_kind(snapshot):
         "v": "view",
         "mv": "materialized-view",
         "mv2": "materialized-view",
+        "daily": "materialized-view",
+        "once": "materialized-view",
         "out": "sink",
         "idx": "index",
         "key": "secret",
@@ -270,7 +297,7 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 8
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 10
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
     assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
     assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
@@ -295,6 +322,8 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u14", "u13"),
         ("u15", "u14"),
         ("u16", "u14"),
+        ("u18", "u14"),
+        ("u19", "u14"),
     }
     source = rows("mz_source_statuses", snapshot)[0]
     assert (source["status"], source["error"]) == ("stalled", "bad row")

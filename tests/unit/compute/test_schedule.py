@@ -17,7 +17,8 @@ from slackwater.compute.schedule import (
 )
 from slackwater.persist.parts import InlineBody, Part
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import TIMESTAMP_MAX
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
+from slackwater.repr.refresh import RefreshEvery, RefreshSchedule
 
 IPC = b"rows"
 ERROR = SlackwaterError("DIVIDE_BY_ZERO", "22012", "no", {})
@@ -73,6 +74,40 @@ def test_the_first_tick_is_at_the_as_of_also_without_data():
 def test_a_flow_without_inputs_is_closed():
     assert plan([flow("v", as_of=5)], {"v": 0}).ticks == (Tick("v", 5, TIMESTAMP_MAX, True),)
     assert plan([flow("v", as_of=5)], {"v": TIMESTAMP_MAX}) == Round({}, ())
+
+
+EVERY_TEN = RefreshSchedule((RefreshEvery(10, Timestamp(3)),))
+
+
+def refreshed(*inputs, present, as_of=3):
+    return Flow("v", inputs, as_of, EVERY_TEN, present)
+
+
+def test_a_refresh_is_made_when_its_time_has_passed_and_never_before():
+    data = {"v": [5, 12]}.items()
+    assert plan([refreshed("t", present=13)], {"t": 13, "v": 13}, data) == Round({}, ())
+    ticks = plan([refreshed("t", present=14)], {"t": 14, "v": 13}, {"v": [13]}.items()).ticks
+    assert ticks == (Tick("v", 13, 14, False),)
+
+
+def test_a_refresh_waits_for_the_present_though_its_inputs_are_final():
+    assert plan([refreshed("t", present=13)], {"t": TIMESTAMP_MAX, "v": 13}) == Round({}, ())
+    assert plan([refreshed(present=3)], {"v": 3}) == Round({}, ())
+    assert plan([refreshed(present=4)], {"v": 3}).ticks == (Tick("v", 3, 4, True),)
+
+
+def test_refreshes_that_change_nothing_are_left_behind_at_once():
+    assert plan([refreshed("t", present=45)], {"t": 45, "v": 13}) == Round({"v": 53}, ())
+
+
+def test_a_view_above_goes_as_far_as_a_refresh_to_come():
+    flows = [refreshed("t", present=14), flow("w", "v")]
+    assert plan(flows, {"t": 14, "v": 13, "w": 13}) == Round({"v": 23, "w": 23}, ())
+
+
+def test_the_end_of_a_schedule_is_the_end_of_the_view():
+    once = Flow("v", ("t",), 3, RefreshSchedule(at=(Timestamp(3), Timestamp(9))), 99)
+    assert plan([once], {"t": 99, "v": 9}) == Round({"v": TIMESTAMP_MAX}, ())
 
 
 def test_other_flows_go_on_while_one_is_left_alone():

@@ -77,6 +77,7 @@ def answer(nodes, columns, handles, width=1):
         "handles": handles,
         "nodes": nodes,
         "root": len(nodes) - 1,
+        "selects": False,
         "names": [c.name for c in schema.columns],
         "schema": json.loads(schema.to_json()),
     }
@@ -319,6 +320,7 @@ def test_the_fingerprint_is_of_what_is_computed():
         (["handles", 0, "sql"], "x"),
         (["columns", 1, "name"], "x"),
         (["plan"], "plan-9"),
+        (["selects"], True),
     ):
         assert read(change(path, new)()).fingerprint == known
     for path, new in (

@@ -8,7 +8,12 @@ from dataclasses import replace
 import pytest
 
 from slackwater.planner.delta.explain import explain_program
-from slackwater.planner.delta.lowering import NotMaintained, invalid_mz_now_use, program_of
+from slackwater.planner.delta.lowering import (
+    NotMaintained,
+    index_of,
+    invalid_mz_now_use,
+    program_of,
+)
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
@@ -247,3 +252,29 @@ def test_partitions_of_floating_numbers_are_those_of_equal_numbers():
     (arranged,) = program_of(windowed("rank", key=DOUBLE)).arrangements
     assert arranged.key_columns == (None,)
     assert arranged.columns == (0, 1)
+
+
+def selecting(*, selects: bool) -> AnalyzedPlan:
+    """``SELECT k, v, v AS key0`` of the rows of a group, the last of which is a key."""
+    call = AggregateCall("count", 1, (1,), False, None, 2)
+    groups = Aggregate((0,), (3, 4), (Computed(0, 0),), (call,), (0, 2))
+    project = Project((1,), (5, 6, 7), (3, 4, 4))
+    source = Source("u1", ("k", "v"), (0, 1))
+    plan = plan_of(source, groups, project, types=(LONG,) * 8)
+    return replace(plan, selects=selects, names=("k", "v", "key0"))
+
+
+def test_an_index_keeps_the_rows_of_a_view():
+    program = index_of(selecting(selects=True), 1)
+    assert [node["op"] for node in json.loads(program.to_json())["nodes"]] == steps(
+        selecting(selects=True)
+    )
+    index = program.index
+    assert (index.node, index.delta) == (2, len(program.steps) - 1)
+    assert (index.keys, index.columns, index.names) == ((7,), (5, 6), ("k", "v"))
+
+
+def test_an_index_on_a_relation_computes_nothing_but_keys():
+    with pytest.raises(NotMaintained) as error:
+        index_of(selecting(selects=False), 1)
+    assert error.value.reason == "a key that is not computed of one row"

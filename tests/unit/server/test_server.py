@@ -176,6 +176,7 @@ def test_lanes():
     assert lane("/v1/cancel") is Lane.CONTROL
     assert lane("/v1/release") is Lane.QUICK
     assert lane("/v1/execute", internal=True) is Lane.INSIDE
+    assert lane("/v1/peek") is Lane.INSIDE
     assert lane("/v1/write", WriteTables("w", (), "h")) is Lane.INSIDE
     assert lane("/v1/write", WriteTables("w", ())) is Lane.STATEMENT
     assert lane("/v1/plan") is Lane.STATEMENT

@@ -16,6 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from slackwater.compute.definitions import PlanVersion
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.refresh import RefreshSchedule
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
@@ -66,7 +67,9 @@ class MaterializedViewDetails:
     `settings` are those of Spark's under which it was defined; None: an early release kept none.
     `functions` are those that it calls, `asserting` is the query with the checks of ASSERT NOT
     NULL. `errors` is the shard of the errors in its contents, `as_of` the time at which these
-    begin. `states` are shards of an early release, which nobody reads any more.
+    begin. `refresh` says when it is refreshed; None: with each commit. `replaces` is the view whose
+    place it is to take; until then nobody else reads it. `states` are shards of an early release,
+    which nobody reads any more.
     """
 
     query: str
@@ -77,10 +80,12 @@ class MaterializedViewDetails:
     named: tuple[GlobalId, ...] | None = None
     retain_history_ms: int | None = None
     asserting: str | None = None
-    maintenance: Literal["incremental", "recompute"] | None = None
+    maintenance: Literal["incremental", "recompute", "refresh"] | None = None
     program: PlanVersion | None = None
     as_of: Timestamp = TIMESTAMP_MIN
     errors: int | None = None
+    refresh: RefreshSchedule | None = None
+    replaces: GlobalId | None = None
     states: tuple[int, ...] | None = None
 
 

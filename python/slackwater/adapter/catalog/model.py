@@ -36,6 +36,7 @@ from slackwater.adapter.catalog.details import from_json as details_of
 from slackwater.adapter.catalog.details import to_json as details_json
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.ids import GlobalId, is_system
+from slackwater.repr.refresh import RefreshSchedule
 from slackwater.repr.relation import RelationDesc
 
 D = TypeVar("D", bound=Details)
@@ -178,6 +179,18 @@ class CatalogItem:
     def retain_history_ms(self) -> int | None:
         """Milliseconds of history that it keeps; None: as much as is kept of everything."""
         return self.details.retain_history_ms if isinstance(self.details, Retaining) else None
+
+    @property
+    def refresh(self) -> RefreshSchedule | None:
+        """When the view is refreshed; None: with each commit, or it is no materialized view."""
+        details = self.details
+        return details.refresh if isinstance(details, MaterializedViewDetails) else None
+
+    @property
+    def replaces(self) -> GlobalId | None:
+        """The view whose place it is to take; None: it is no replacement."""
+        details = self.details
+        return details.replaces if isinstance(details, MaterializedViewDetails) else None
 
     @property
     def properties(self) -> Mapping[str, str]:

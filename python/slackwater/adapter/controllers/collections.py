@@ -258,7 +258,10 @@ class Collections:
             shares_tables_upper=found.shares_tables_upper,
             error_shards=() if item.errors_shard is None else (item.errors_shard,),
         )
-        return item.id, CollectionDescription(_data_source(item, state)), metadata
+        below = state.below([item.id])
+        runs_ahead = any(each.refresh is not None for each in below)
+        description = CollectionDescription(_data_source(item, state), runs_ahead=runs_ahead)
+        return item.id, description, metadata
 
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:

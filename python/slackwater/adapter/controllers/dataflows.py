@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 import structlog
@@ -102,6 +102,20 @@ class Dataflows:
         if refused:
             raise FatalError(f"a dataflow was refused: {refused[0]}")
 
+    def create_again(
+        self, items: Iterable[CatalogItem], heirs: Mapping[GlobalId, GlobalId] = {}
+    ) -> None:
+        """Creates the dataflows of objects that have contents, which go on where these end.
+
+        `heirs`: for objects the dataflows that they take over, which are dropped next.
+        """
+        made = list(items)
+        described = [_described(item, self.state()) for item in made]
+        flows = [replace(each, takes_over=heirs.get(each.export_ids[0])) for each in described]
+        refused = self._create(flows, made)
+        if refused:
+            raise FatalError(f"a dataflow was refused: {refused[0]}")
+
     def drop(self, items: Iterable[CatalogItem]) -> None:
         """Gives up the dataflows of objects that were dropped durably."""
         by_cluster: dict[GlobalId, list[GlobalId]] = {}
@@ -115,9 +129,7 @@ class Dataflows:
         """Lets a view or an index go on on another cluster, where its output ends."""
         with self.held(self.state().below(after.depends_on, is_stored)):
             self.drop([before])
-            refused = self._create([_described(after, self.state())], [after])
-        if refused:
-            raise FatalError(f"a dataflow was refused: {refused[0]}")
+            self.create_again([after])
 
     def retain(self, index: CatalogItem) -> None:
         """Follows a change of what the index retains. History does not come back."""
@@ -328,7 +340,8 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
     """The dataflow of the view or index, as a replica is told of it, at no as-of yet."""
     definition = definition_of(item, state)
     # Through views that are not stored.
-    inputs = [each for each in state.below(item.depends_on, is_stored) if is_stored(each)]
+    reads = [each for each in item.depends_on if each != item.replaces]
+    inputs = [each for each in state.below(reads, is_stored) if is_stored(each)]
     settings = settings_of(item)
     return DataflowDescription(
         name=item.full_name,
@@ -346,6 +359,7 @@ def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
         ),
         settings=None if settings is None else tuple(sorted(settings.items())),
         initial_storage_as_of=_as_of(item),
+        refresh_schedule=item.refresh,
     )
 
 

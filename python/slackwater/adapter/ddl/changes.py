@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TypeVar
 
 from sqlalchemy import Connection
 
@@ -32,13 +33,14 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import NewPart
-from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+
+T = TypeVar("T")
 
 
 class Changes:
@@ -159,8 +161,8 @@ class Changes:
         self,
         ops: Callable[[Connection], Sequence[CatalogOp]],
         user: str | None,
-        write: Callable[[Step], WriteResult],
-    ) -> WriteResult:
+        write: Callable[[Step], T],
+    ) -> T:
         """Commits a change in the transaction of a write, to which `write` gives the step.
 
         Called with the catalog's lock held; the write locks of the write were taken before it.

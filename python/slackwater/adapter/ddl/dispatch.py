@@ -10,6 +10,7 @@ from slackwater.adapter.ddl.clusters import ClusterDefinitions
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
+from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -47,6 +48,7 @@ class Definitions:
     changefeeds: ChangefeedDefinitions
     parameters: ParameterDefinitions
     clusters: ClusterDefinitions
+    replacements: Replacements
 
     def execute(self, execution: Execution, statement: st.Statement) -> None:
         """Runs a definition statement. Raises the catalogue's errors; all or nothing."""
@@ -91,6 +93,8 @@ class Definitions:
                 self.objects.set_retain_history(execution, statement)
             case st.AlterSinkFrom():
                 self.sinks.redirect_sink(execution, statement)
+            case st.AlterApplyReplacement():
+                self.replacements.apply(execution, statement)
             case st.AlterSourceAddTable():
                 self.changefeeds.add_table(execution, statement)
             case st.ReplayDeadLetters():

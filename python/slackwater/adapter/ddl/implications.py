@@ -19,6 +19,7 @@ from slackwater.adapter.controllers.collections import Collections
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.repr.errors import FatalError
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import JsonType
 
 
@@ -57,13 +58,15 @@ class Implications:
     def apply(self, diff: CatalogDiff) -> None:
         """Carries out a committed change; called with the catalog's lock held."""
         try:
+            redefined = self._redefine(diff)
             self._dataflows.drop(diff.dropped)
             self._collections.drop(diff.dropped)
             for altered in diff.clusters_altered:
                 self._alter_cluster(altered)
             for change in diff.altered:
                 self._collections.alter(change.before, change.after)
-                self._alter_dataflows(change)
+                if change.after.id not in redefined:
+                    self._alter_dataflows(change)
             for item in diff.created:
                 if item.kind is ItemKind.SINK:
                     self._collections.create_export(item)
@@ -74,6 +77,18 @@ class Implications:
             self._replicas.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
+
+    def _redefine(self, diff: CatalogDiff) -> frozenset[GlobalId]:
+        """Lets views go on by their new definitions, with what replicas keep for replacements.
+
+        The ids of these views.
+        """
+        heirs = {each.replaces: each.id for each in diff.dropped if each.replaces is not None}
+        redefined = [change for change in diff.altered if change.after.id in heirs]
+        if redefined:
+            self._dataflows.drop(change.before for change in redefined)
+            self._dataflows.create_again([change.after for change in redefined], heirs)
+        return frozenset(change.after.id for change in redefined)
 
     def _create_clusters(self, clusters: tuple[ClusterEntry, ...]) -> None:
         storage = self._collections.storage
@@ -99,13 +114,17 @@ class Implications:
         self._dataflows.alter_cluster(before, after)
 
     def _alter_dataflows(self, change: Altered) -> None:
-        """Moves dataflows with their objects, and lets indexes keep the columns of now."""
+        """Moves dataflows with their objects, and lets indexes keep the columns of now.
+
+        Indexes know a relation by its name, which may come to be another one's before they are
+        planned.
+        """
         before, after = change.before, change.after
         if after.kind.is_maintained and before.cluster != after.cluster:
             self._dataflows.move(before, after)
         if after.kind is ItemKind.INDEX and before.details != after.details:
             self._dataflows.retain(after)
-        if _columns(before) != _columns(after) or before.shard_id != after.shard_id:
+        if _meant(before) != _meant(after):
             users = self._catalog.state.dependents(after.id)
             indexes = [user for user in users if user.kind is ItemKind.INDEX]
             self._dataflows.drop(indexes)
@@ -122,5 +141,7 @@ class Implications:
         self._dataflows.connect()
 
 
-def _columns(item: CatalogItem) -> list[tuple[str, JsonType]]:
-    return [] if item.desc is None else [(c.name, c.spark_type) for c in item.desc.columns]
+def _meant(item: CatalogItem) -> tuple[str, int | None, list[tuple[str, JsonType]]]:
+    """The name, the shard and the columns of a relation."""
+    columns = () if item.desc is None else item.desc.columns
+    return item.full_name, item.shard_id, [(c.name, c.spark_type) for c in columns]

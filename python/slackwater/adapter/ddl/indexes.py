@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import IndexDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.catalog.ops import CreateItem
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.catalog.settings import context_of, refuse_other_reading
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_indexes import Indexes
@@ -19,11 +20,13 @@ from slackwater.compute.engine import Analysis
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import unsupported
+from slackwater.planner.plan.functions import advice_for
+from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import quote_identifier
 
-INDEXED = frozenset({ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW})
-"""The kinds of relations that have contents of their own, which an index can keep."""
+INDEXED = frozenset({ItemKind.TABLE, ItemKind.SOURCE, ItemKind.MATERIALIZED_VIEW, ItemKind.VIEW})
+"""The kinds of relations whose rows an index can keep; those of a plain view it computes."""
 
 _NAMED = re.compile(r"`?(\w+)`?")
 _UNEQUAL = re.compile(r"map<|variant|geography|geometry|calendarinterval", re.IGNORECASE)
@@ -44,21 +47,25 @@ class IndexDefinitions:
     ) -> None:
         """Creates an index. It returns when the index is durable; it is hydrated after that.
 
-        Raises Spark's errors of the keys, SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, and the
-        errors of names that are taken.
+        Raises Spark's errors of the keys, SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, the errors
+        of names that are taken, and of a plain view SLACKWATER_UNMATERIALIZABLE_FUNCTION.
         """
         context = context_of(execution.context, statement.under)
         cluster = self._changes.cluster_for(execution, statement.cluster)
         on = find_item(self._changes.state, statement.on, context)
         _refuse_kind(on)
+        refuse_replacement(on)
         keys = _keys(statement, on)
         name = self._name(execution, statement, on, keys)
         if name is None:
             return
         refuse_other_reading(f"the index {name}", context.settings)
-        _refuse_unmaintainable(
-            f"{on.schema_name}.{name}", self._indexes.analyzed(on, keys, context), len(keys)
-        )
+        analysis = self._indexes.analyzed(on, keys, context)
+        full = f"{on.schema_name}.{name}"
+        if on.kind is ItemKind.VIEW:
+            _refuse_view(full, analysis)
+            self._indexes.refuse_other_settings(f"The index {full}", analysis, context)
+        _refuse_unmaintainable(full, on, analysis, len(keys))
         item = replace(self._item(context, statement, on, name, keys), cluster=cluster.id)
         try:
             self._indexes.plan_ahead(item)
@@ -118,7 +125,7 @@ def _keys(statement: st.CreateIndex, on: CatalogItem) -> tuple[str, ...]:
     """The keys as text: without any, all columns that can be compared."""
     if statement.keys is not None:
         return tuple(key.text for key in statement.keys)
-    columns = on.stored.desc.columns
+    columns = () if on.desc is None else on.desc.columns
     return tuple(quote_identifier(c.name) for c in columns if not _UNEQUAL.search(c.sql_type))
 
 
@@ -136,21 +143,42 @@ def _free(state: CatalogState, schema: str, name: str) -> str:
 
 
 def _refuse_kind(on: CatalogItem) -> None:
-    if on.kind is ItemKind.VIEW:
-        raise unsupported(
-            f"An index on the view {on.full_name}",
-            advice="Create a materialized view with the same query, and an index on that.",
+    if on.kind not in INDEXED or (on.shard_id is None and on.kind is not ItemKind.VIEW):
+        raise on.wrong_kind("table, source, view or materialized view")
+
+
+def _refuse_view(name: str, analysis: Analysis) -> None:
+    """Refuses a view whose rows change with other things than its relations and the time."""
+    system = any(is_system(GlobalId(each)) for each in analysis.relations)
+    if analysis.nondeterministic:
+        function = analysis.nondeterministic[0]
+        raise user_error(
+            "SLACKWATER_UNMATERIALIZABLE_FUNCTION",
+            objectName=f"The index {name}",
+            functionName=function,
+            advice=advice_for(function),
         )
-    if on.kind not in INDEXED or on.shard_id is None:
-        raise on.wrong_kind("table, source or materialized view")
+    reason = None
+    if system:
+        reason = "a view over a system relation"
+    elif analysis.timed:
+        reason = f"a view over {analysis.timed[0]} at a time of its own"
+    elif not analysis.relations:
+        reason = "a view that reads no relation"
+    if reason is not None:
+        raise unsupported(
+            f"The index {name} on {reason}",
+            advice="An index follows the relations that its view reads: query the view itself.",
+        )
 
 
-def _refuse_unmaintainable(name: str, analysis: Analysis, keys: int) -> None:
+def _refuse_unmaintainable(name: str, on: CatalogItem, analysis: Analysis, keys: int) -> None:
     """Refuses keys that are not functions of a row, or that cannot be compared."""
     reason = None
-    if len(analysis.relations) > 1 or analysis.views or analysis.foreign:
+    is_view = on.kind is ItemKind.VIEW
+    if analysis.foreign or set(analysis.named) != {on.id}:
         reason = "a subquery"
-    elif analysis.uses_mz_now:
+    elif analysis.uses_mz_now and not is_view:
         reason = "mz_now()"
     elif analysis.functions:
         reason = f"the function {analysis.functions[0]['name']}"

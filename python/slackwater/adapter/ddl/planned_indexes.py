@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem
+from slackwater.adapter.catalog.settings import refuse_other_settings
 from slackwater.adapter.controllers.dataflows import definition_of, index_query, settings_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.compute.engine import Analysis, Engine
 from slackwater.compute.planning import Planner
+from slackwater.repr.ids import GlobalId
 
 
 class Indexes:
@@ -26,10 +28,17 @@ class Indexes:
         query = index_query(on, keys)
         return engine.analyze(query, CATALOG_NAME, (on.schema_name,), context.functions)
 
+    def refuse_other_settings(self, name: str, analysis: Analysis, context: Context) -> None:
+        """Raises SLACKWATER_UNSUPPORTED when a view below means something else under `context`."""
+        for below in analysis.views:
+            view = self._relations.item(GlobalId(below))
+            refuse_other_settings(name, context.settings, view)
+
     def plan_ahead(self, item: CatalogItem) -> None:
         """Leaves the plan of the index for the replica that maintains it.
 
-        Raises SLACKWATER_UNSUPPORTED when the keys cannot be maintained.
+        Raises SLACKWATER_UNSUPPORTED when the keys, or the query of the plain view that they are
+        of, cannot be maintained.
         """
         definition = definition_of(item, self._relations.state)
         plan = self._planner.plan(item.full_name, definition, settings_of(item))

@@ -25,6 +25,7 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
@@ -431,6 +432,7 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
     """The columns of a relation that a sink can write. Raises SLACKWATER_WRONG_KIND."""
     if written.shard_id is None or written.desc is None:
         raise written.wrong_kind("table, source or materialized view")
+    refuse_replacement(written)
     return written.desc
 
 

@@ -4,31 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
+from slackwater.adapter.catalog.replaced import refuse_replacements
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
 from slackwater.adapter.controllers.dataflows import Dataflows, definition_of
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.ddl.refreshes import aligned, first_time, schedule_of
+from slackwater.adapter.ddl.replacement_rules import refuse_schedule, replacement_target
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.definitions import Definition, version_of
 from slackwater.compute.engine import Analysis, Engine, ViewPlan
 from slackwater.compute.planning import Planner
 from slackwater.compute.records import TickRecord
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
-from slackwater.planner.delta.explain import RECOMPUTED, explain_program, explain_recomputed
+from slackwater.planner.delta.explain import (
+    RECOMPUTED,
+    explain_program,
+    explain_recomputed,
+    explain_refreshed,
+)
 from slackwater.planner.delta.lowering import invalid_mz_now_use
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
-from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
+from slackwater.repr.refresh import RefreshSchedule
 from slackwater.repr.relation import RelationDesc, quote_identifier, quote_string
 
 
@@ -72,28 +82,46 @@ class Views:
         self._dataflows = dataflows
 
     def plan_new(
-        self, blank: CatalogItem, context: Context, statement: st.CreateMaterializedView
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: st.CreateMaterializedView,
+        replaces: tuple[str, str] | None = None,
     ) -> PlannedView:
         """Checks the query of the view `blank` and plans it. To be followed by `release`.
 
+        `replaces` is the schema and the name of the view that it is to replace.
+
         Raises SLACKWATER_FOREIGN_RELATION, SLACKWATER_UNMATERIALIZABLE_FUNCTION,
-        SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, and Spark's errors of the query.
+        SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_REFRESH_TOO_EARLY, what
+        `replacement_target` raises, and Spark's errors of the query.
         """
         state = self._relations.state
         analysis = self._analyzed(blank.full_name, context, statement.query.text)
         item = self._defined(blank, context, statement, analysis)
+        if replaces is not None:
+            item = _replacing(state, item, replaces, statement)
         plan = self.plan(item)
-        self._refuse_untimely(item.full_name, plan, analysis, context.settings)
+        if not statement.refresh:
+            self._refuse_untimely(item.full_name, plan, analysis, context.settings)
         self._planner.leave(item.id, definition_of(item, state), plan)
         # Held before the time is chosen, so that the view can be hydrated at that time.
         hold = self._relations.hold(
             [self._relations.item(each) for each in _collections(plan)],
             Holder(HoldKind.DEFINITION, item.id),
         )
+        try:
+            now = self._timeline.read_ts()
+            item = _scheduled(item, statement, now)
+            as_of = first_time(item.full_name, item.refresh, now, hold.since)
+        except SlackwaterError:
+            self._planner.forget(item.id, context.settings)
+            self._relations.storage.release(hold)
+            raise
         return PlannedView(
             _maintained(item, plan),
             plan,
-            self._timeline.read_ts(),
+            as_of,
             _notices(item, plan),
             hold,
             self._read(state, item, plan),
@@ -190,7 +218,8 @@ class Views:
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
         resident = self._dataflows.out_of_memory(item.id) is None
         settings = _details(item).settings
-        return self._explained(self.plan(item), settings, resident=resident)
+        schedule = item.refresh
+        return self._explained(self.plan(item), settings, resident=resident, refresh=schedule)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
         settings, engine = context.settings, self._engine.under(context.settings)
@@ -203,7 +232,11 @@ class Views:
         return self._explained(plan, settings)
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
-        """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs."""
+        """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs.
+
+        Also SLACKWATER_REPLACEMENT when it reads a replacement.
+        """
+        refuse_replacements(self._relations.state, (*analysis.relations, *analysis.views))
         if analysis.foreign:
             raise user_error(
                 "SLACKWATER_FOREIGN_RELATION", objectName=name, relationName=analysis.foreign[0]
@@ -273,12 +306,19 @@ class Views:
         )
 
     def _explained(
-        self, plan: ViewPlan, settings: Mapping[str, str] | None, *, resident: bool = True
+        self,
+        plan: ViewPlan,
+        settings: Mapping[str, str] | None,
+        *,
+        resident: bool = True,
+        refresh: RefreshSchedule | None = None,
     ) -> list[tuple[object, ...]]:
         self._engine.under(settings).forget_plan(plan.kept.plan_id)
         analyzed = plan.kept.plan
         names = {str(each): self._relations.item(each).full_name for each in _collections(plan)}
-        if plan.program is None:
+        if refresh is not None:
+            rows = explain_refreshed(analyzed, names)
+        elif plan.program is None:
             rows = explain_recomputed(analyzed, names, plan.reason)
         else:
             rows = explain_program(analyzed, names, resident=resident)
@@ -323,18 +363,57 @@ def _asserting(text: str, desc: RelationDesc, asserted: frozenset[str], view: st
     return f"SELECT {', '.join(columns)} FROM (\n{text}\n) AS q({inner})"
 
 
+def _replacing(
+    state: CatalogState,
+    item: CatalogItem,
+    replaces: tuple[str, str],
+    statement: st.CreateMaterializedView,
+) -> CatalogItem:
+    """The object as the replacement of a view, which it depends on."""
+    refuse_schedule(statement)
+    target = replacement_target(state, item, replaces)
+    named = QualifiedName((CATALOG_NAME, item.schema_name, item.name))
+    replaced = QualifiedName((CATALOG_NAME, target.schema_name, target.name))
+    return replace(
+        item,
+        create_sql=to_sql(replace(statement, name=named, replaces=replaced)),
+        depends_on=(*item.depends_on, target.id),
+        details=replace(_details(item), replaces=target.id),
+    )
+
+
+def _scheduled(
+    item: CatalogItem, statement: st.CreateMaterializedView, now: Timestamp
+) -> CatalogItem:
+    """The object with its refresh schedule, if it is created at `now`."""
+    schedule = schedule_of(statement.refresh, now)
+    if schedule is None:
+        return item
+    named = QualifiedName((CATALOG_NAME, item.schema_name, item.name))
+    made = replace(
+        statement,
+        name=named,
+        or_replace=False,
+        if_not_exists=False,
+        refresh=aligned(statement.refresh, now),
+    )
+    details = replace(_details(item), refresh=schedule)
+    return replace(item, create_sql=to_sql(made), details=details)
+
+
 def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
     """The object with its kind of maintenance and the version of its plan."""
+    followed: Literal["incremental", "recompute"] = "incremental" if plan.program else "recompute"
     details = replace(
         _details(item),
-        maintenance="incremental" if plan.program else "recompute",
+        maintenance=followed if item.refresh is None else "refresh",
         program=version_of(plan),
     )
     return replace(item, details=details)
 
 
 def _notices(item: CatalogItem, plan: ViewPlan) -> tuple[str, ...]:
-    if plan.program is not None:
+    if plan.program is not None or item.refresh is not None:
         return ()
     return (
         f"{item.full_name} is recomputed whenever its inputs change, because of "

@@ -74,7 +74,15 @@ def _repair_sink(persist: PersistClient, catalog: DurableCatalog, sink: CatalogI
 
 def _repair_view(persist: PersistClient, catalog: DurableCatalog, view: CatalogItem) -> None:
     details = view.of(MaterializedViewDetails)
-    as_of = Timestamp(max(0, persist.reads.tables_upper() - 1))
+    now = Timestamp(max(0, persist.reads.tables_upper() - 1))
+    below = [each.of(MaterializedViewDetails) for each in _views_below(catalog, view)]
+    begin = max([now, *(each.as_of for each in below)])
+    as_of, refresh = begin, details.refresh
+    if refresh is not None:
+        # One whose last refresh is over has to be computed once more.
+        missed = refresh.at_or_after(begin)
+        as_of = begin if missed is None else missed
+        refresh = replace(refresh, at=(*refresh.at, begin)) if missed is None else refresh
 
     def make(conn: Connection) -> Sequence[CatalogOp]:
         for shard_id in shards_of(view):
@@ -84,8 +92,14 @@ def _repair_view(persist: PersistClient, catalog: DurableCatalog, view: CatalogI
             persist.definitions.create_shard(conn, desc, since=as_of, upper=as_of)
             for desc in (view.stored.desc, ERRORS)
         )
-        anew = replace(details, as_of=as_of, errors=errors)
+        anew = replace(details, as_of=as_of, errors=errors, refresh=refresh)
         return [AlterItem(view.id, details=anew, shard_id=rows)]
 
     _log.warning("computed anew", object=view.full_name)
     catalog.transact(make)
+
+
+def _views_below(catalog: DurableCatalog, view: CatalogItem) -> list[CatalogItem]:
+    """The maintained views that the view reads, through views that are not stored."""
+    found = catalog.state.below(view.depends_on)
+    return [each for each in found if each.kind is ItemKind.MATERIALIZED_VIEW]

@@ -21,6 +21,7 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_views import PlannedView, Views
+from slackwater.adapter.ddl.replacement_rules import refuse_second
 from slackwater.adapter.protocol import NewView, schema_of
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
@@ -71,10 +72,15 @@ class ViewDefinitions:
         )
         with self._changes.defining(execution.cancellation):
             ops: list[CatalogOp] = []
+            indexes: list[str] = []
             if asked.replace and self._changes.state.find(schema, name) is not None:
                 replaced = self._changes.state.get(schema, name, ItemKind.VIEW)
                 ops.append(DropItem(replaced.id, replaces=True))
+                indexes += [i.full_name for i in self._changes.state.dependents(replaced.id)]
             self._changes.commit([*ops, CreateItem(item)], context.user)
+        if indexes:
+            gone = ", ".join(indexes)
+            execution.session.notify(f"Dropped with the view that was replaced: {gone}.")
         return self._changes.state.item(item.id)
 
     def create_view_statement(
@@ -119,9 +125,10 @@ class ViewDefinitions:
         cluster = self._changes.cluster_for(execution, statement.cluster)
         made = self._changes.new_item(ItemKind.MATERIALIZED_VIEW, *named, context.user)
         blank = replace(made, cluster=cluster.id)
+        replaces = None if statement.replaces is None else context.resolve(statement.replaces)
         for attempt in range(1, ATTEMPTS + 1):
             with self._changes.defining(cancellation) if attempt == ATTEMPTS else nullcontext():
-                planned = self._views.plan_new(blank, context, statement)
+                planned = self._views.plan_new(blank, context, statement, replaces)
                 try:
                     cancellation.check_deadline("the view was defined")
                     if self._created(planned, execution, replace_existing=statement.or_replace):
@@ -140,6 +147,9 @@ class ViewDefinitions:
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
             ops: list[CatalogOp] = []
+            if planned.item.replaces is not None:
+                state = self._changes.state
+                refuse_second(state, state.item(planned.item.replaces))
             existing = self._changes.state.find(schema, name)
             if replace_existing and existing is not None:
                 self._changes.state.get(schema, name, ItemKind.MATERIALIZED_VIEW)

@@ -10,7 +10,10 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.controller.protocol import Problem
+from slackwater.planner.parser.refresh import LAST_TIME_MS, format_time
+from slackwater.repr.frontier import Timestamp
 from slackwater.storage.ingestion import IngestionRunner, SourceStatus, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
@@ -24,14 +27,14 @@ class Health:
     webhooks: Webhooks
     dataflows: Dataflows
     state: Callable[[], CatalogState]
-    clock_ms: Callable[[], int]
+    timeline: Timeline
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
         """The last change of a source's status; for a table of a source, that of the source."""
         owner = source.parent or source.id
         told = self.ingestion.status(owner) or self.webhooks.status(source)
         if told is None and not source.is_webhook and self.idle_cluster(source) is not None:
-            return StatusChange(self.clock_ms(), owner, SourceStatus("paused"))
+            return StatusChange(self.timeline.now(), owner, SourceStatus("paused"))
         return told
 
     def paused(self) -> Iterator[StatusChange]:
@@ -39,7 +42,7 @@ class Health:
         for item in self.state().items.values():
             runs = item.kind in (ItemKind.SOURCE, ItemKind.SINK) and not item.is_webhook
             if runs and item.parent is None and self.idle_cluster(item) is not None:
-                yield StatusChange(self.clock_ms(), item.id, SourceStatus("paused"))
+                yield StatusChange(self.timeline.now(), item.id, SourceStatus("paused"))
 
     def idle_cluster(self, item: CatalogItem) -> ClusterEntry | None:
         """The cluster that is to run the item and has no replicas; None: one runs it."""
@@ -66,6 +69,18 @@ class Health:
         below = (state.items.get(each) for each in item.depends_on)
         found = (self.failing_below(state, each) for each in below if each is not None)
         return next(filter(None, found), "")
+
+    def next_refresh(self, state: CatalogState, item: CatalogItem, time: Timestamp) -> str:
+        """A sentence on the refresh that a reader of the item at `time` waits for; "" without one.
+
+        It is that of the item, or of a view below it.
+        """
+        found = (each.refresh for each in state.below([item.id]))
+        coming = [each.before(Timestamp(time + 1)) for each in found if each is not None]
+        known = [each for each in coming if each is not None and each > self.timeline.read_ts()]
+        if not known:
+            return ""
+        return f" It is refreshed at {format_time(min(max(known), LAST_TIME_MS))} UTC."
 
     def tell_of_stalled(
         self, session: Session, state: CatalogState, items: Iterable[CatalogItem]

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
+from slackwater.adapter.catalog.naming import keys_as_stored
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.dataflows import IndexOffer
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, BindAnswer
@@ -171,6 +173,7 @@ class Reads:
         own = [relation.as_of for relation in asked.relations]
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
+        cluster = self._cluster(session)
         try:
             self._persist.transactions.confirm_leadership()
             self._hold(opened, items, own)
@@ -187,8 +190,6 @@ class Reads:
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
-            found = self._relations.state.find_cluster(session.variable("cluster"))
-            cluster = None if found is None else found.id
             answers = [
                 system.get(item.id) or self._relation(item, time, relation.not_null, cluster)
                 for item, time, relation in zip(items, times, asked.relations, strict=True)
@@ -201,11 +202,12 @@ class Reads:
         if not items:
             self.release(token)
         hold = token if items else None
+        views = self._indexed(asked.views, cluster)
         if not opened.locked:
-            return BindAnswer(timestamp, hold, tuple(answers))
+            return BindAnswer(timestamp, hold, tuple(answers), views=views)
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms)
+        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms, views)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -330,6 +332,7 @@ class Reads:
                 when=when,
                 oracle_read_ts=self._timeline.read_ts(),
                 depends_on_time=depends_on_time,
+                present=self._storage.tables_upper(),
             )
         )
 
@@ -363,7 +366,8 @@ class Reads:
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
                 complete=str(self._relations.upper(item).last_complete()),
-                reason=self._health.failing_below(self._relations.state, item),
+                reason=self._health.failing_below(self._relations.state, item)
+                or self._health.next_refresh(self._relations.state, item, time),
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
@@ -372,6 +376,7 @@ class Reads:
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
             raise item.wrong_kind("relation that can be read")
+        refuse_replacement(item)
         return item
 
     def _open_hold(
@@ -548,15 +553,37 @@ class Reads:
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         # The since is that of the parts, or a later one.
-        read_by = {"indexes": self._offers(item, cluster), "since": state.since}
+        read_by = {"indexes": self._offers(item.id, cluster), "since": state.since}
         return {"id": item.id, "as_of": time, **read_by, **relation}
 
-    def _offers(self, item: CatalogItem, cluster: GlobalId | None) -> list[dict[str, Any]]:
+    def _cluster(self, session: Session) -> GlobalId | None:
+        """The cluster whose indexes the session's reads use; None: it is gone."""
+        found = self._relations.state.find_cluster(session.variable("cluster"))
+        return None if found is None else found.id
+
+    def _indexed(
+        self, views: Sequence[GlobalId], cluster: GlobalId | None
+    ) -> dict[GlobalId, list[dict[str, Any]]]:
+        """The indexes on those of the views that have some. A view that was dropped has none."""
+        offers = {view: self._offers(view, cluster) for view in views}
+        return {view: found for view, found in offers.items() if found}
+
+    def _offers(self, global_id: GlobalId, cluster: GlobalId | None) -> list[dict[str, Any]]:
         """The indexes of the cluster on the relation that the driver may read for the parts."""
-        users = self._relations.state.dependents(item.id)
-        indexes = (i for i in users if i.kind is ItemKind.INDEX and i.cluster == cluster)
-        offers = (self._indexes.index(each.id) for each in indexes)
-        return [{"program": o.program, "upper": o.upper} for o in offers if o is not None]
+        state = self._relations.state
+        users = state.dependents(global_id)
+        indexes = [i for i in users if i.kind is ItemKind.INDEX and i.cluster == cluster]
+        offers = ((each, self._indexes.index(each.id)) for each in indexes)
+        return [
+            {
+                "program": offer.program,
+                "upper": offer.upper,
+                "name": each.full_name,
+                "keys": keys_as_stored(each, state.item(global_id)),
+            }
+            for each, offer in offers
+            if offer is not None
+        ]
 
 
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
+from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.feeds import FeedQuery, QueryFeed
@@ -320,6 +321,7 @@ class Subscriptions:
                 and item.desc is not None
                 and item.shard_id is not None
             ):
+                refuse_replacement(item)
                 return item.desc, [item], None
             text = f"SELECT * FROM {target.sql}"
         else:
@@ -340,6 +342,7 @@ class Subscriptions:
         items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
         for item in items:
             _refuse_system(item)
+            refuse_replacement(item)
         # What it reads can lose NOT NULL while it runs.
         columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
         return RelationDesc(columns), items, text

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
-from slackwater.repr.frontier import Frontier
+from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import SourceStatus
 
@@ -92,7 +92,18 @@ def _lag_behind(
     snapshot: SystemSnapshot, upper: Frontier, inputs: Iterable[GlobalId]
 ) -> int | None:
     uppers = [snapshot.frontiers[each].upper for each in inputs]
-    return _lag_ms(upper, min(uppers)) if uppers else 0
+    if not uppers:
+        return 0
+    # Who keeps pace with the present is not behind a view that is final until its next refresh.
+    ahead = min(uppers)
+    return _lag_ms(upper, ahead if ahead.is_empty else min(ahead, _present(snapshot)))
+
+
+def _present(snapshot: SystemSnapshot) -> Frontier:
+    """The time before which tables and sources are complete; empty if there are none."""
+    kinds = (ItemKind.TABLE, ItemKind.SOURCE)
+    ids = [item.id for item in items(snapshot, *kinds) if item.id in snapshot.frontiers]
+    return max((snapshot.frontiers[each].upper for each in ids), default=EMPTY_FRONTIER)
 
 
 def _slowest(snapshot: SystemSnapshot, inputs: Iterable[GlobalId]) -> GlobalId | None:

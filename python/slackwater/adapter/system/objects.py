@@ -26,13 +26,14 @@ from slackwater.adapter.catalog.model import (
     CatalogItem,
     CatalogState,
     ItemKind,
-    fold,
 )
+from slackwater.adapter.catalog.naming import columns_of_keys
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.redaction import redacted
+from slackwater.planner.parser.refresh import LAST_TIME_MS
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
-from slackwater.repr.relation import quote_identifier
 from slackwater.storage.key_value import KeyValueConfig
 
 SystemRow = tuple[Any, ...]
@@ -152,6 +153,30 @@ def materialized_views(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
+def refresh_strategies(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
+        schedule = item.refresh
+        if schedule is None:
+            yield item.id, "on-commit", None, None, None
+            continue
+        for each in schedule.every:
+            yield item.id, "every", each.interval_ms, moment(each.aligned_to), None
+        for at in schedule.at:
+            yield item.id, "at", None, None, moment(at)
+
+
+def refreshes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    """The upper of a view is its next refresh; before it there may have been one."""
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW):
+        schedule, frontiers = item.refresh, snapshot.frontiers.get(item.id)
+        if schedule is None or frontiers is None:
+            continue
+        upper, begin = frontiers.upper, item.of(MaterializedViewDetails).as_of
+        last = schedule.before(Timestamp(upper.value)) if upper.value > begin else None
+        coming = upper.as_nullable()
+        yield item.id, moment(last), moment(None if coming is None else min(coming, LAST_TIME_MS))
+
+
 def _envelope(item: CatalogItem) -> str | None:
     """The envelope of a source or sink; None where there is none."""
     match item.details:
@@ -231,12 +256,13 @@ def indexes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def index_columns(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """The keys of indexes: by `on_position` where a key is a column, else by its expression."""
     for item in items(snapshot, ItemKind.INDEX):
-        desc = snapshot.catalog.item(item.depends_on[0]).desc
-        columns = () if desc is None else desc.columns
-        positions = {fold(quote_identifier(c.name)): i for i, c in enumerate(columns, start=1)}
-        positions |= {fold(c.name): i for i, c in enumerate(columns, start=1)}
-        for position, key in enumerate(item.of(IndexDetails).keys, start=1):
-            on = positions.get(fold(key))
+        relation = snapshot.catalog.item(item.depends_on[0])
+        columns = () if relation.desc is None else relation.desc.columns
+        positions = {c.name: i for i, c in enumerate(columns, start=1)}
+        named = columns_of_keys(item, relation)
+        keys = zip(item.of(IndexDetails).keys, named, strict=True)
+        for position, (key, column) in enumerate(keys, start=1):
+            on = None if column is None else positions[column]
             nullable = on is None or columns[on - 1].nullable
             yield item.id, position, on, None if on else key, nullable
 

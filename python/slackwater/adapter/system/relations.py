@@ -322,6 +322,18 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "object_id! replica_id! write_frontier:long",
         activity.replica_frontiers,
     ),
+    (
+        "mz_internal",
+        "mz_materialized_view_refresh_strategies",
+        "materialized_view_id! type! interval:long aligned_to:time at:time",
+        objects.refresh_strategies,
+    ),
+    (
+        "mz_internal",
+        "mz_materialized_view_refreshes",
+        "materialized_view_id! last_completed_refresh:time next_refresh:time",
+        objects.refreshes,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

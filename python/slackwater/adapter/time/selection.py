@@ -109,6 +109,7 @@ class TimestampRequest:
 
     `depends_on_time`: the query mentions `mz_now()`. A query without inputs that does not is
     constant and needs no time. `oracle_read_ts` must be given when `needs_oracle_read` says so.
+    The freshest time is before `present`, also where all inputs are final beyond it.
     """
 
     inputs: tuple[InputFrontiers, ...]
@@ -116,6 +117,7 @@ class TimestampRequest:
     when: QueryWhen
     oracle_read_ts: Timestamp | None = None
     depends_on_time: bool = False
+    present: Frontier = EMPTY_FRONTIER
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +290,7 @@ def solve_constraints(request: TimestampRequest, constraints: Constraints) -> Ti
     upper = min((c.bound for c in constraints.upper), default=None)
     candidate = Timestamp(lower.value)
     if _prefers_freshest(request):
-        largest = meet_of_uppers(request.inputs).last_complete()
+        largest = min(meet_of_uppers(request.inputs), request.present).last_complete()
         bounds = [Timestamp(c.bound.value) for c in constraints.upper]
         candidate = max(candidate, min([*bounds, largest]))
     if upper is not None and candidate > upper.value:

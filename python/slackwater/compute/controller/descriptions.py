@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from slackwater.controller.protocol import Parameters
-from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.refresh import RefreshSchedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +80,6 @@ SinkExport = MaterializedViewExport | SubscribeExport | CopyToExport
 
 
 @dataclass(frozen=True, slots=True)
-class RefreshEvery:
-    """Refreshes at `aligned_to` and each `interval_ms` after it."""
-
-    interval_ms: int
-    aligned_to: Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshSchedule:
-    """The times at which a view changes; between them its frontier jumps."""
-
-    every: tuple[RefreshEvery, ...] = ()
-    at: tuple[Timestamp, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class DataflowDescription:
     """A computation with its inputs and its exports.
 
@@ -105,8 +90,10 @@ class DataflowDescription:
     `as_of` None: it is not chosen yet. An empty `as_of`: nothing is left to compute. Updates at
     or after `until` are not made; frontiers may pass it. `initial_storage_as_of` is where the
     output of a view began when it was created, and stays the same over restarts. `settings` are
-    those under which the plans run; None: an early release kept none. A description without
-    exports, or with one twice, cannot be made (ValueError).
+    those under which the plans run; None: an early release kept none. A view with a
+    `refresh_schedule` has its plan's contents at the last refresh instead. `takes_over` is a
+    dataflow that is dropped next: what a replica keeps for it, it may keep for this one. A
+    description without exports, or with one twice, cannot be made (ValueError).
     """
 
     name: str
@@ -120,6 +107,7 @@ class DataflowDescription:
     initial_storage_as_of: Frontier | None = None
     refresh_schedule: RefreshSchedule | None = None
     settings: Parameters | None = ()
+    takes_over: GlobalId | None = None
 
     def __post_init__(self) -> None:
         ids = self.export_ids
@@ -152,7 +140,7 @@ class DataflowDescription:
 
     def _timeless(self) -> DataflowDescription:
         sources = tuple(replace(each, upper=MINIMUM_FRONTIER) for each in self.source_imports)
-        return replace(self, as_of=None, source_imports=sources)
+        return replace(self, as_of=None, source_imports=sources, takes_over=None)
 
 
 class ExportKind(Enum):

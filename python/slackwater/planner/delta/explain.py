@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slackwater.planner.delta.join_order import join_of, pipelines
@@ -54,8 +54,9 @@ again."""
 class ExplainRow:
     """One operator. `parent` is the id of its consumer, None for the root.
 
-    `maintenance`: linear, bilinear, accumulable, keyed or recompute. `reason` and `advice` say
-    why an operator is not maintained in steps, and what helps; else the reason says what it costs.
+    `maintenance`: linear, bilinear, accumulable, keyed, recompute or refresh. `reason` and `advice`
+    say why an operator is not maintained in steps, and what helps; else the reason says what it
+    costs.
     """
 
     id: int
@@ -66,6 +67,8 @@ class ExplainRow:
     advice: str | None
 
 
+REFRESHED = "It is computed as a whole at each refresh, and costs nothing between two of them."
+"""The reason of a view with a refresh schedule."""
 RECOMPUTED = "Let views that are maintained do the joins and aggregates, and read them in this one."
 """The advice for a view that is recomputed."""
 SCANNED = "There is no memory for that now: a tick scans what is below for the keys that it needs."
@@ -79,11 +82,19 @@ def explain_recomputed(
 ) -> tuple[ExplainRow, ...]:
     """A view that is recomputed whenever one of its collections changes."""
     root = ExplainRow(0, None, "Recompute", "recompute", reason, RECOMPUTED)
-    read = (
-        ExplainRow(i, 0, f"Collection {names.get(each, each)}", "linear", None, None)
-        for i, each in enumerate(plan.collections, 1)
-    )
-    return (root, *read)
+    return (root, *_collections_read(plan, names))
+
+
+def _collections_read(plan: AnalyzedPlan, names: Mapping[str, str]) -> Iterator[ExplainRow]:
+    """The collections that a view reads as a whole, as rows below the first one."""
+    for i, each in enumerate(plan.collections, 1):
+        yield ExplainRow(i, 0, f"Collection {names.get(each, each)}", "linear", None, None)
+
+
+def explain_refreshed(plan: AnalyzedPlan, names: Mapping[str, str]) -> tuple[ExplainRow, ...]:
+    """A view that is recomputed at the times of its refresh schedule."""
+    root = ExplainRow(0, None, "Recompute", "refresh", REFRESHED, None)
+    return (root, *_collections_read(plan, names))
 
 
 def explain_program(

@@ -177,9 +177,10 @@ def program_of(plan: AnalyzedPlan) -> Program:
 def index_of(plan: AnalyzedPlan, keys: int) -> Program:
     """The program that keeps the plan's rows by its last `keys` columns.
 
-    Raises NotMaintained where the plan does more than to compute them of each row of a collection.
+    Raises NotMaintained where the plan does more than to compute them of each row of a collection
+    or of a plain view, and where the query of the view has no program.
     """
-    if not all(isinstance(node, Source | Project) for node in plan.nodes):
+    if not plan.selects and not all(isinstance(node, Source | Project) for node in plan.nodes):
         raise NotMaintained("a key that is not computed of one row")
     program, out = program_of(plan), plan.nodes[plan.root].out
     last = len(program.steps) - 1

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from slackwater.planner.parser.cluster_sql import cluster_sql
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.statements import (
+    AlterApplyReplacement,
     AlterRename,
     AlterSecret,
     AlterSetCluster,
@@ -43,6 +45,10 @@ from slackwater.planner.parser.statements import (
     FilesSource,
     LoadGenerator,
     Query,
+    Refresh,
+    RefreshAt,
+    RefreshAtCreation,
+    RefreshEach,
     ReplayDeadLetters,
     ResetVariable,
     Rollback,
@@ -93,6 +99,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | AlterSetCluster()
             | AlterSetRetainHistory()
             | AlterSinkFrom()
+            | AlterApplyReplacement()
             | AlterSourceAddTable()
             | ReplayDeadLetters()
             | CommentOn()
@@ -149,11 +156,27 @@ def _create_relation(
             yield _with(*_under(s.under))
             yield from ("AS", s.query.text)
         case CreateMaterializedView():
+            yield "" if s.replaces is None else "REPLACEMENT"
             yield from ("MATERIALIZED VIEW", exists, s.name.sql, _columns(s.columns))
+            yield "" if s.replaces is None else f"FOR {s.replaces.sql}"
             asserted = (f"ASSERT NOT NULL {quote_identifier(c)}" for c in s.assert_not_null)
             history = _retain_history(s.retain_history_ms)
-            yield from (_cluster(s.cluster), _with(history, *asserted, *_under(s.under)))
+            options = (history, *map(_refresh, s.refresh), *asserted, *_under(s.under))
+            yield from (_cluster(s.cluster), _with(*options))
             yield from ("AS", s.query.text)
+
+
+def _refresh(refresh: Refresh) -> str:
+    match refresh:
+        case RefreshAtCreation():
+            return "REFRESH AT CREATION"
+        case RefreshAt(time_ms):
+            return f"REFRESH AT {quote_string(format_time(time_ms))}"
+        case RefreshEach(interval_ms, aligned_to_ms):
+            every = f"REFRESH EVERY {_duration(interval_ms)}"
+            if aligned_to_ms is None:
+                return every
+            return f"{every} ALIGNED TO {quote_string(format_time(aligned_to_ms))}"
 
 
 def _create_index(s: CreateIndex) -> Iterable[str]:
@@ -295,6 +318,7 @@ def _change(
     | AlterSetCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
     | CommentOn,
@@ -319,6 +343,15 @@ def _change(
         case AlterSinkFrom(name, from_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SINK", exists, name.sql, "SET FROM", from_name.sql)
+        case AlterApplyReplacement(name, replacement, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return (
+                "ALTER MATERIALIZED VIEW",
+                exists,
+                name.sql,
+                "APPLY REPLACEMENT",
+                replacement.sql,
+            )
         case AlterSourceAddTable(name, table, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "ADD TABLE", _changefeed_table(table))

@@ -22,6 +22,7 @@ from slackwater.planner.parser.options import (
     text,
 )
 from slackwater.planner.parser.query import read_key, read_timeless_query
+from slackwater.planner.parser.refresh import RefreshOptions
 from slackwater.planner.parser.secrets import read_create_secret
 from slackwater.planner.parser.statements import (
     SESSION,
@@ -66,7 +67,6 @@ _REFUSED = (
     "ROLE",
     "NETWORK POLICY",
     "CONTINUAL TASK",
-    "REPLACEMENT MATERIALIZED VIEW",
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
@@ -89,14 +89,6 @@ def retain_history(cursor: TokenCursor, option: str) -> int:
     return positive_duration(cursor, option)
 
 
-def _refresh(cursor: TokenCursor, option: str) -> str:
-    if cursor.accept("ON", "COMMIT"):
-        return "ON COMMIT"
-    raise cursor.unsupported(
-        f"REFRESH {cursor.token.upper}".rstrip(), "Views are refreshed with every commit."
-    )
-
-
 def read_create(cursor: TokenCursor) -> Created | None:
     """A CREATE statement; None for what is Spark's."""
     start = cursor.token
@@ -108,6 +100,8 @@ def read_create(cursor: TokenCursor) -> Created | None:
         return _view(cursor, or_replace)
     if cursor.accept("MATERIALIZED", "VIEW"):
         return _materialized_view(cursor, or_replace)
+    if not or_replace and cursor.accept("REPLACEMENT", "MATERIALIZED", "VIEW"):
+        return _replacement(cursor)
     for kind in _REFUSED:
         if cursor.looking_at(*kind.split()):
             raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
@@ -138,8 +132,6 @@ def read_create(cursor: TokenCursor) -> Created | None:
 def _advice(kind: str) -> str:
     if kind == "CONNECTION":
         return _CONNECTORS
-    if "VIEW" in kind:
-        return "Use CREATE OR REPLACE MATERIALIZED VIEW."
     return "Leave it out."
 
 
@@ -339,8 +331,28 @@ def _plain_columns(cursor: TokenCursor) -> tuple[str, ...] | None:
 def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMaterializedView:
     cursor.statement = "CREATE MATERIALIZED VIEW"
     if_not_exists = _if_not_exists(cursor, or_replace)
-    name = cursor.name()
-    columns = cursor.identifiers() if cursor.token.is_symbol("(") else None
+    name, columns = _name_and_columns(cursor)
+    defined = _maintained(cursor, name, columns)
+    return replace(defined, or_replace=or_replace, if_not_exists=if_not_exists)
+
+
+def _replacement(cursor: TokenCursor) -> CreateMaterializedView:
+    """``CREATE REPLACEMENT MATERIALIZED VIEW r [(cols)] FOR v [IN CLUSTER c] [WITH ..] AS q``."""
+    cursor.statement = "CREATE REPLACEMENT MATERIALIZED VIEW"
+    name, columns = _name_and_columns(cursor)
+    cursor.expect("FOR")
+    replaces = cursor.name("a materialized view")
+    return replace(_maintained(cursor, name, columns), replaces=replaces)
+
+
+def _name_and_columns(cursor: TokenCursor) -> tuple[QualifiedName, tuple[str, ...] | None]:
+    return cursor.name(), cursor.identifiers() if cursor.token.is_symbol("(") else None
+
+
+def _maintained(
+    cursor: TokenCursor, name: QualifiedName, columns: tuple[str, ...] | None
+) -> CreateMaterializedView:
+    """The rest of a definition of a materialized view."""
     cluster = read_cluster(cursor)
     options: dict[str, OptionValue] = {}
     asserted: list[str] = []
@@ -349,15 +361,15 @@ def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMateriali
         asserted.append(cursor.identifier("the name of a column"))
         return asserted[-1]
 
-    under = _Under()
+    under, refresh = _Under(), RefreshOptions()
     if cursor.accept("WITH"):
         known: Mapping[str, ReadValue] = {
             "RETAIN HISTORY": retain_history,
-            "REFRESH": _refresh,
+            "REFRESH": refresh.option,
             "ASSERT NOT NULL": asserted_column,
             **under.options,
         }
-        options = read_options(cursor, known, repeated=("ASSERT NOT NULL",))
+        options = read_options(cursor, known, repeated=("ASSERT NOT NULL", "REFRESH"))
     cursor.expect("AS")
     query = read_timeless_query(cursor)
     return CreateMaterializedView(
@@ -365,11 +377,10 @@ def _materialized_view(cursor: TokenCursor, or_replace: bool) -> CreateMateriali
         query,
         columns,
         cluster,
-        or_replace,
-        if_not_exists,
-        _milliseconds(options, "RETAIN HISTORY"),
-        tuple(asserted),
-        under.read,
+        retain_history_ms=_milliseconds(options, "RETAIN HISTORY"),
+        assert_not_null=tuple(asserted),
+        under=under.read,
+        refresh=tuple(refresh.read),
     )
 
 

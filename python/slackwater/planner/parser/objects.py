@@ -16,6 +16,7 @@ from slackwater.planner.parser.options import OptionValue, ReadValue, read_optio
 from slackwater.planner.parser.secrets import read_alter_secret
 from slackwater.planner.parser.session import read_alter_system, read_variable_name
 from slackwater.planner.parser.statements import (
+    AlterApplyReplacement,
     AlterRename,
     AlterSecret,
     AlterSetCluster,
@@ -114,6 +115,7 @@ Altered = (
     | AlteredCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
     | AlterSecret
@@ -147,6 +149,8 @@ def read_alter(
     if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
         cursor.expect("SET", "FROM")
         return AlterSinkFrom(name, cursor.name("a relation"), if_exists)
+    if kind is ObjectKind.MATERIALIZED_VIEW and cursor.accept("APPLY", "REPLACEMENT"):
+        return AlterApplyReplacement(name, cursor.name("a replacement"), if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("ADD", "TABLE"):
         return AlterSourceAddTable(name, read_changefeed_table(cursor), if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REPLAY", "DEAD", "LETTERS"):
@@ -193,8 +197,8 @@ def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
         raise cursor.syntax_error("RENAME TO, SET or RESET")
     raise cursor.unsupported(
         f"ALTER {kind.value} ... {action}",
-        "ALTER knows RENAME TO, SET CLUSTER and SET (RETAIN HISTORY FOR '...'); "
-        "of a sink, SET FROM.",
+        "ALTER knows RENAME TO, SET CLUSTER and SET (RETAIN HISTORY FOR '...'); of a sink, "
+        "SET FROM; of a materialized view, APPLY REPLACEMENT.",
     )
 
 

@@ -70,7 +70,8 @@ def _option_name(cursor: TokenCursor, known: Mapping[str, ReadValue]) -> str:
     )
 
 
-def _invalid(cursor: TokenCursor, option: str, token: Token, reason: str) -> SlackwaterError:
+def invalid(cursor: TokenCursor, option: str, token: Token, reason: str) -> SlackwaterError:
+    """SLACKWATER_INVALID_OPTION at the token, which is the value of the option."""
     return cursor.error(
         "SLACKWATER_INVALID_OPTION",
         token,
@@ -89,7 +90,7 @@ def duration(cursor: TokenCursor, option: str) -> int:
     try:
         value = parse_duration(token.text)
     except ValueError as reason:
-        raise _invalid(cursor, option, token, str(reason)) from None
+        raise invalid(cursor, option, token, str(reason)) from None
     cursor.advance()
     return value
 
@@ -98,7 +99,7 @@ def positive_duration(cursor: TokenCursor, option: str) -> int:
     token = cursor.token
     value = duration(cursor, option)
     if value == 0:
-        raise _invalid(cursor, option, token, "it must be longer than zero")
+        raise invalid(cursor, option, token, "it must be longer than zero")
     return value
 
 
@@ -107,9 +108,9 @@ def integer(cursor: TokenCursor, option: str) -> int:
     token = cursor.token
     digits = token.text if token.kind in (Kind.NUMBER, Kind.WORD) else ""
     if not (digits.isascii() and digits.isdecimal() and len(digits) < 30):
-        raise _invalid(cursor, option, token, "a whole number from 0 on is expected")
+        raise invalid(cursor, option, token, "a whole number from 0 on is expected")
     if int(digits) > _LARGEST:
-        raise _invalid(cursor, option, token, f"the greatest is {_LARGEST}")
+        raise invalid(cursor, option, token, f"the greatest is {_LARGEST}")
     cursor.advance()
     return int(digits)
 
@@ -119,7 +120,7 @@ def positive_integer(cursor: TokenCursor, option: str) -> int:
     token = cursor.token
     value = integer(cursor, option)
     if value == 0:
-        raise _invalid(cursor, option, token, "a whole number from 1 on is expected")
+        raise invalid(cursor, option, token, "a whole number from 1 on is expected")
     return value
 
 
@@ -129,11 +130,11 @@ def positive_number(most: float) -> ReadValue:
     def read(cursor: TokenCursor, option: str) -> float:
         token = cursor.token
         if token.kind is not Kind.NUMBER or not _DECIMAL.fullmatch(token.text):
-            raise _invalid(cursor, option, token, "a number greater than zero is expected")
+            raise invalid(cursor, option, token, "a number greater than zero is expected")
         value = float(token.text)
         if not 0 < value <= most:
             reason = f"a number greater than zero is expected, up to {most:g}"
-            raise _invalid(cursor, option, token, reason)
+            raise invalid(cursor, option, token, reason)
         cursor.advance()
         return value
 
@@ -146,7 +147,7 @@ def text(cursor: TokenCursor, option: str) -> str:
     if token.kind is not Kind.STRING:
         raise cursor.syntax_error("a string")
     if not token.text:
-        raise _invalid(cursor, option, token, "it is empty")
+        raise invalid(cursor, option, token, "it is empty")
     return cursor.advance().text
 
 
@@ -157,7 +158,7 @@ def boolean(cursor: TokenCursor, option: str) -> bool:
         return True
     word = token.text.upper()
     if token.kind not in (Kind.WORD, Kind.STRING, Kind.NUMBER) or word not in _TRUE | _FALSE:
-        raise _invalid(cursor, option, token, "true or false is expected")
+        raise invalid(cursor, option, token, "true or false is expected")
     cursor.advance()
     return word in _TRUE
 
@@ -169,7 +170,7 @@ def choice(*allowed: str) -> ReadValue:
         token = cursor.token
         word = token.text.upper()
         if token.kind not in (Kind.WORD, Kind.STRING) or word not in allowed:
-            raise _invalid(cursor, option, token, f"one of {', '.join(allowed)} is expected")
+            raise invalid(cursor, option, token, f"one of {', '.join(allowed)} is expected")
         cursor.advance()
         return word
 

@@ -127,7 +127,35 @@ class CreateViewUnder:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshAtCreation:
+    """``REFRESH AT CREATION``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshAt:
+    """``REFRESH AT time``, in milliseconds since the epoch."""
+
+    time_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshEach:
+    """``REFRESH EVERY interval ALIGNED TO time``; without a time, the time of the creation."""
+
+    interval_ms: int
+    aligned_to_ms: int | None = None
+
+
+Refresh = RefreshAtCreation | RefreshAt | RefreshEach
+
+
+@dataclass(frozen=True, slots=True)
 class CreateMaterializedView:
+    """`refresh`: when it is refreshed; none: with each commit.
+
+    With `replaces` it is CREATE REPLACEMENT MATERIALIZED VIEW ... FOR that view.
+    """
+
     name: QualifiedName
     query: TextSlice
     columns: tuple[str, ...] | None = None
@@ -137,6 +165,8 @@ class CreateMaterializedView:
     retain_history_ms: int | None = None
     assert_not_null: tuple[str, ...] = ()
     under: DefinedUnder = SESSION
+    refresh: tuple[Refresh, ...] = ()
+    replaces: QualifiedName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,6 +526,15 @@ class AlterSinkFrom:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterApplyReplacement:
+    """ALTER MATERIALIZED VIEW ... APPLY REPLACEMENT."""
+
+    name: QualifiedName
+    replacement: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class AlterSourceAddTable:
     """ALTER SOURCE ... ADD TABLE: a source of changefeeds takes one more table."""
 
@@ -669,6 +708,7 @@ Statement = (
     | AlterRename
     | AlterSetRetainHistory
     | AlterSinkFrom
+    | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
     | CommentOn

@@ -309,7 +309,8 @@ class AnalyzedPlan:
 
     `names` and `schema` are those of the query, `collections` the ids of all that it reads, also
     below an operator that has no form here. Two plans with the same `fingerprint` compute the
-    same, and number their nodes, columns and handles alike.
+    same, and number their nodes, columns and handles alike. `selects`: the query computes each of
+    its rows from one row of a plain view, and does nothing else.
     """
 
     nodes: tuple[Operator, ...]
@@ -320,6 +321,7 @@ class AnalyzedPlan:
     names: tuple[str, ...]
     schema: RelationDesc
     fingerprint: str
+    selects: bool = False
 
     @property
     def depends_on_time(self) -> bool:

@@ -134,8 +134,8 @@ class Capabilities:
             policy=NoPolicy(since),
             upper=upper,
             dependencies=dependencies,
-            evaluated_at=upper,
         )
+        state.evaluated_at = self._reached(state)
         self._propagation.add(state, [since])
         if not since.is_empty and inputs:
             begin = max([STEP_BACK.frontier(upper), *(each.since for each in inputs)])
@@ -196,10 +196,11 @@ class Capabilities:
     def _evaluate(self, state: CollectionState) -> None:
         if state.metadata.shares_tables_upper:
             state.upper = self._tables_upper
-        if state.evaluated_at == state.upper:
+        reached = self._reached(state)
+        if state.evaluated_at == reached:
             return
-        state.evaluated_at = state.upper
-        implied = advance_by_policy(state.implied, state.policy, state.upper)
+        state.evaluated_at = reached
+        implied = advance_by_policy(state.implied, state.policy, reached)
         if implied != state.implied:
             change = ChangeBatch.move(state.implied, implied)
             state.implied = implied
@@ -208,6 +209,12 @@ class Capabilities:
             behind = STEP_BACK.frontier(state.upper)
             if behind > Frontier(state.writer_hold.since):
                 state.writer_hold = self.holds.downgrade(state.writer_hold, behind)
+
+    def _reached(self, state: CollectionState) -> Frontier:
+        """The upper by which the read policy goes."""
+        if state.description.runs_ahead:
+            return min(state.upper, self._tables_upper)
+        return state.upper
 
     def _close(self, state: CollectionState) -> None:
         del self.collections[state.id]

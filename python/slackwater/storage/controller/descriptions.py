@@ -53,10 +53,13 @@ class CollectionDescription:
     """The description of a collection. Two descriptions of one id must be equal.
 
     `since`, if given, is where its history begins at the earliest: the time of its creation.
+    `runs_ahead`: it may be complete for times to come. What its read policy asks for follows the
+    tables' upper there, so that it can still be read at the present time.
     """
 
     data_source: DataSource
     since: Frontier | None = None
+    runs_ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{Consolidate, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{Consolidate, LeaderIndex, PartScan, Sources}
 import org.apache.spark.sql.slackwater.scan.execution.LocalRows
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
@@ -78,7 +78,18 @@ object Bridge {
   /** How many rows the jobs of a group have read of files and inline parts so far. */
   def rowsRead(group: String): Long = RunningCalls.rowsRead(context, group)
 
-  /** The arrangements of a replica, as JSON: of each its `number`, the ids of the `collections` whose rows it has, its `records` and `bytes`, and the ids of the views that are
+  /** See `LeaderIndex.answer`. */
+  def lookUp(
+      program: String,
+      keys: Array[Byte],
+      asOf: Long,
+      below: Long,
+      mostRows: Int,
+      mostBytes: Int
+  ): Array[Byte] = LeaderIndex.answer(program, keys, asOf, below, mostRows, mostBytes)
+
+  /** The arrangements of a replica, as JSON: of each its `number`, the ids of the `collections`
+    * whose rows it has, its `records` and `bytes`, and the ids of the views that are
     * its `readers`.
     */
   def arrangements(environment: String, replica: String): String = {

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.slackwater.bridge
 
 import java.nio.file.Path
-import java.util.UUID
 
 import scala.collection.mutable
 
@@ -73,10 +72,8 @@ private[bridge] final class Replicas(
     share()
   }
 
-  private def opened(name: ReplicaName): ReplicaRoom = {
-    val spill = Option.when(fileBytes > 0)(folder.resolve(UUID.randomUUID.toString))
-    new ReplicaRoom(name, spill, scanned)
-  }
+  private def opened(name: ReplicaName): ReplicaRoom =
+    new ReplicaRoom(name, Option.when(fileBytes > 0)(folder), scanned)
 
   /** A pool never changes its weight in Spark, and one with jobs cannot be removed. */
   private def pooled(name: ReplicaName, weight: Int): String = {

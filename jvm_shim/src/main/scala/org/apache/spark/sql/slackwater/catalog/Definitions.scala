@@ -26,6 +26,9 @@ object Definitions {
   private val columnNamesKey = "slackwater.view.query-columns"
   private val configPrefix = "slackwater.view.config."
 
+  /** Among the settings under which Spark expands a view: the id by which the coordinator knows it. */
+  val viewId = "slackwater.view.id"
+
   /** Properties that Spark sets, and that mean nothing for a collection. */
   private val ofSpark = Set(
     TableCatalog.PROP_PROVIDER,
@@ -96,15 +99,16 @@ object Definitions {
         "Its columns are those that it is created with: leave it out, or replace the view."
       )
     }
+    val configs = view.sqlConfigs.asScala.filter { case (key, _) => key != viewId }
     val ofView = Map(
       schemaModeKey -> Option(view.schemaMode).getOrElse(""),
       columnNamesKey -> Json.texts(view.queryColumnNames).toString
-    ) ++ view.sqlConfigs.asScala.map { case (key, value) => (configPrefix + key) -> value }
+    ) ++ configs.map { case (key, value) => (configPrefix + key) -> value }
     val context = Json.obj()
     context.put("catalog", view.currentCatalog)
     context.set[ObjectNode]("namespace", Json.texts(view.currentNamespace))
     context.set[ObjectNode]("user", body.path("context").path("user"))
-    context.set[ObjectNode]("settings", Json.textMap(view.sqlConfigs.asScala))
+    context.set[ObjectNode]("settings", Json.textMap(configs))
     body.set[ObjectNode]("context", context)
     body.set[ObjectNode]("schema", Json.ofSchema(schema(view.columns)))
     body.put("query", view.queryText)
@@ -129,7 +133,7 @@ object Definitions {
       .withQueryText(definition.query)
       .withCurrentCatalog(definition.catalog)
       .withCurrentNamespace(definition.namespace.toArray)
-      .withSqlConfigs(configs.asJava)
+      .withSqlConfigs((configs + (viewId -> description.id)).asJava)
       .withSchemaMode(stored.get(schemaModeKey).filter(_.nonEmpty).getOrElse("COMPENSATION"))
       .withQueryColumnNames(names)
     description.comment.foreach(builder.withComment)

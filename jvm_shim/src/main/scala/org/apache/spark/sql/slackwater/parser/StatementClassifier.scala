@@ -52,6 +52,8 @@ final class StatementClassifier(inSlackwater: => Boolean, isCatalog: String => B
     rest.first match {
       case "MATERIALIZED" =>
         rest.at(1) == "VIEW" && isOurs(rest.drop(2).skip("IF", "NOT", "EXISTS"))
+      case "REPLACEMENT" =>
+        rest.at(1) == "MATERIALIZED" && rest.at(2) == "VIEW" && isOurs(rest.drop(3))
       case "SOURCE" | "SINK" | "CLUSTER" | "CONNECTION" | "SECRET" => rest.size > 1
       case "DEFAULT"                                               => rest.at(1) == "INDEX"
       case "INDEX"    => isOurs(rest.after("ON").skip("TABLE"))

@@ -14,12 +14,15 @@ import org.apache.spark.sql.types.DataType
   *   in the order of `out`
   * @param handles
   *   the expressions by their numbers; the attributes in them are those of `columns`
+  * @param selected
+  *   of a query that selects from a plain view what `Selected` has
   */
 private[slackwater] final case class AnalyzedView(
     nodes: IndexedSeq[LogicalPlan],
     handles: IndexedSeq[Expression],
     columns: IndexedSeq[Attribute],
-    json: String
+    json: String,
+    selected: Option[Seq[Expression]]
 ) {
 
   /** The rows of a node, as `AnalyzedView.over` has them. */
@@ -38,7 +41,7 @@ private[slackwater] object AnalyzedView {
     // A cast that only lets elements be NULL goes.
     val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
     if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
-    new Exporter().view(analyzed, normalised)
+    new Exporter().view(analyzed, normalised, Selected.of(session, analyzed))
   }
 
   /** The rows of a plan over slots as an analyzed plan of its own, over `inputs` by the ids of

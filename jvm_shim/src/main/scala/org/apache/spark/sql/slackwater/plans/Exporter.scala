@@ -24,7 +24,11 @@ private[plans] final class Exporter {
   /** The subplans that give the same rows each time, by what they compute. */
   private val shared = mutable.HashMap.empty[LogicalPlan, Input]
 
-  def view(analyzed: LogicalPlan, normalised: LogicalPlan): AnalyzedView = {
+  def view(
+      analyzed: LogicalPlan,
+      normalised: LogicalPlan,
+      selected: Option[Seq[Expression]]
+  ): AnalyzedView = {
     val root = input(normalised)
     val answer = Json.obj().put("version", AnalyzedView.version)
     answer.set[ObjectNode]("columns", registry.columnsJson)
@@ -34,11 +38,13 @@ private[plans] final class Exporter {
     answer.set[ObjectNode]("collections", Json.texts(CollectionSlot.in(normalised)))
     answer.set[ObjectNode]("names", Json.texts(analyzed.output.map(_.name)))
     answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
+    answer.put("selects", selected.isDefined)
     AnalyzedView(
       plans.toIndexedSeq,
       registry.handles,
       registry.columns,
-      Json.mapper.writeValueAsString(answer)
+      Json.mapper.writeValueAsString(answer),
+      selected
     )
   }
 

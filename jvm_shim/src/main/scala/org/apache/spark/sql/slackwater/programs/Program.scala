@@ -12,7 +12,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode
 import org.apache.spark.sql.catalyst.expressions.BoundReference
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.protocol.{Json, Wire}
-import org.apache.spark.sql.slackwater.scan.{CollectionIndex, Sources}
+import org.apache.spark.sql.slackwater.scan.{LocalIndex, Sources}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.StructType
 
@@ -95,7 +95,7 @@ private[slackwater] final class Program(
     opened: IndexedSeq[Step],
     operatorStates: Seq[OperatorState],
     lookups: Lookups,
-    val index: Option[CollectionIndex]
+    val index: Option[LocalIndex]
 ) {
   private var steps = opened
 

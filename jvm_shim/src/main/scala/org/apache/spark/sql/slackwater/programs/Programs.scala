@@ -10,7 +10,9 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, Generator, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound, SlotExpressions}
+import org.apache.spark.sql.slackwater.scan.IndexKeys
+import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.{StructField, StructType}
 
 /** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.
@@ -158,8 +160,14 @@ private[slackwater] final class Programs(
     val delta = node.get("delta").asInt
     val numbers = ints(node.get("keys"))
     val kept = ints(node.get("columns"))
-    val keys = numbers.map(number => QueryIndex.form(binder.column(number, layouts(delta))))
-    val columns = kept.map(binder.column(_, layouts(delta)))
+    val keys = numbers.map(number => IndexKeys.form(binder.column(number, layouts(delta))))
+    val ofCollection = SlotExpressions.of(view.nodes(at))
+    // Rows of a collection have their form already.
+    val isComputed = view.selected.isDefined || ofCollection.isEmpty
+    val columns = kept.map { number =>
+      val value = binder.column(number, layouts(delta))
+      if (isComputed) Canonical(value) else value
+    }
     val nullSafe = keys.map(_ => true)
     val identity = ArrangementIdentity(
       environment,
@@ -179,8 +187,9 @@ private[slackwater] final class Programs(
         val fields = names.zip(kept).map { case (field, number) =>
           StructField(field, view.columns(number).dataType)
         }
-        val over = SlotExpressions.of(view.nodes(at)).takeRight(keys.size)
-        Some(new QueryIndex(owner.name, StructType(fields), over, arranged))
+        val over = view.selected.getOrElse(ofCollection).takeRight(keys.size)
+        val types = numbers.map(view.columns(_).dataType)
+        Some(new QueryIndex(owner.name, StructType(fields), over, types, arranged))
       case _ => None
     }
     (new Arranged(index, delta, entry), delta, read)

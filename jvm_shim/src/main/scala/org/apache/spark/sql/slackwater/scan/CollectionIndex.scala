@@ -2,10 +2,11 @@ package org.apache.spark.sql.slackwater.scan
 
 import java.util.concurrent.ConcurrentHashMap
 
+import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnsafeRow}
-import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.types.{DataType, StructType}
 
-/** The rows of a collection by keys, in the memory of this driver. Thread-safe. */
+/** The rows of a collection or a view by keys. Thread-safe. */
 private[slackwater] trait CollectionIndex {
 
   /** As users know it. */
@@ -14,21 +15,86 @@ private[slackwater] trait CollectionIndex {
   /** Of the rows that it has. */
   def columns: StructType
 
-  /** The keys, over attributes with the names of `columns`. */
+  /** The keys, over attributes with the names of `columns`; Nil: nobody knows them but by values. */
   def keys: Seq[Expression]
 
-  /** The key of a row, from the values that `keys` have there, in a form in which equal ones have
-    * equal bytes. A projection is for one thread.
+  def keyTypes: Seq[DataType]
+
+  /** What it has of the keys with the values `wanted` up to `asOf` (ms), as far as it is; None: it does
+    * not have the contents at that time, or not any more, or they have more than `most` rows.
     *
-    * @param values
-    *   expressions with the types of `keys`
+    * @param offered
+    *   it is complete before that time (ms) at least
     */
-  def projection(values: Seq[Expression]): Seq[Expression]
+  def found(wanted: Seq[InternalRow], asOf: Long, offered: Long, most: Int): Option[FoundRows]
+}
+
+/** What an index has of some keys.
+  *
+  * @param upper
+  *   it is complete before this time (ms), and nothing is here of later ones
+  * @param rows
+  *   each with how often it is there, then or as of the time that was asked for
+  */
+private[slackwater] final case class FoundRows(upper: Long, rows: Seq[(UnsafeRow, Long)])
+
+/** An index in the memory of this driver. */
+private[slackwater] trait LocalIndex extends CollectionIndex {
 
   /** Runs `body` while the contents at `asOf` (ms) are kept; None: they are not kept any more, or not
     * yet.
     */
   def reading[A](asOf: Long)(body: IndexReader => A): Option[A]
+
+  override def found(
+      wanted: Seq[InternalRow],
+      asOf: Long,
+      offered: Long,
+      most: Int
+  ): Option[FoundRows] = {
+    val keyOf = IndexKeys.ofValues(this)
+    val keys = wanted.map(row => keyOf(row).copy()).distinct
+    summed(asOf, offered, most)((reader, below) =>
+      visit => keys.foreach(reader.lookup(_, below)(visit))
+    )
+  }
+
+  /** The rows with the keys that the updates before `below` (ms) make, while the contents at `asOf`
+    * are kept; None also where these times are not there any more.
+    */
+  def before(
+      wanted: Seq[InternalRow],
+      asOf: Long,
+      below: Long,
+      most: Int
+  ): Option[Seq[UnsafeRow]] = {
+    val keyOf = IndexKeys.ofValues(this)
+    val keys = wanted.map(row => keyOf(row).copy()).distinct
+    reading(asOf) { reader =>
+      RowSums.within(most) { sums =>
+        keys.foreach(reader.lookup(_, math.min(reader.upper, below))(sums.add))
+        sums.rows
+      }
+    }.flatten
+  }
+
+  /** The same of all keys; None also where it has more than `most` updates. */
+  def all(asOf: Long, offered: Long, most: Int): Option[FoundRows] =
+    summed(asOf, offered, most)((reader, below) =>
+      visit => if (reader.updates > most) throw RowSums.TooMany else reader.all(below)(visit)
+    )
+
+  private def summed(asOf: Long, offered: Long, most: Int)(
+      updates: (IndexReader, Long) => ((UnsafeRow, Long) => Unit) => Unit
+  ): Option[FoundRows] =
+    reading(asOf) { reader =>
+      // It moves on meanwhile: what comes later is not looked at, or it would count twice.
+      val reached = reader.upper
+      RowSums.within(most) { sums =>
+        updates(reader, math.min(reached, asOf + 1))(sums.add)
+        FoundRows(math.max(reached, offered), sums.all)
+      }
+    }.flatten
 }
 
 /** An index while somebody reads it. */
@@ -41,13 +107,19 @@ private[slackwater] trait IndexReader {
     * its diff.
     */
   def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long) => Unit): Unit
+
+  /** How many updates it has, of all times. */
+  def updates: Long
+
+  /** The same for the updates of all keys. */
+  def all(below: Long)(visit: (UnsafeRow, Long) => Unit): Unit
 }
 
 /** The indexes that this driver keeps, by the programs that maintain them. */
 private[slackwater] object CollectionIndexes {
-  private val known = new ConcurrentHashMap[String, CollectionIndex]()
+  private val known = new ConcurrentHashMap[String, LocalIndex]()
 
-  def find(program: String): Option[CollectionIndex] = Option(known.get(program))
-  def add(program: String, index: CollectionIndex): Unit = { val _ = known.put(program, index) }
+  def find(program: String): Option[LocalIndex] = Option(known.get(program))
+  def add(program: String, index: LocalIndex): Unit = { val _ = known.put(program, index) }
   def remove(program: String): Unit = { val _ = known.remove(program) }
 }

@@ -7,9 +7,9 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, IndexLookupJoin}
+import org.apache.spark.sql.slackwater.scan.logical.{IndexLookupJoin, Indexed}
 
-/** Joins of few rows with a collection that has an index on some of the join's keys. */
+/** Joins of few rows with a relation that has an index on some of the join's keys. */
 private[slackwater] object IndexJoin extends PredicateHelper {
 
   /** So many rows are looked up. */
@@ -56,7 +56,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       condition: Expression,
       probeFirst: Boolean
   ): Option[IndexLookupJoin] = side match {
-    case PhysicalOperation(found, filters, scan: BoundScan) =>
+    case PhysicalOperation(found, filters, scan: Indexed) =>
       val byAlias = AttributeMap(found.collect { case alias: Alias => alias.toAttribute -> alias })
       val over = condition.transform { case a: Attribute =>
         byAlias.get(a).fold[Expression](a)(_.child)
@@ -65,7 +65,8 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       if (!(found ++ filter :+ over).forall(isPlain)) None
       else
         IndexScan
-          .offered(scan)
+          .here(scan)
+          .filter { case (_, offer) => scan.canRead(offer.upper) }
           .flatMap { case (index, offer) =>
             for {
               _ <- IndexScan.columnsOf(index, scan)
@@ -91,11 +92,11 @@ private[slackwater] object IndexJoin extends PredicateHelper {
   /** For each key of the index what it is compared with, and whether NULL equals NULL there. */
   private def keysOf(
       index: CollectionIndex,
-      scan: BoundScan,
+      scan: Indexed,
       probe: LogicalPlan,
       condition: Expression
   ): Option[Seq[(Expression, Boolean)]] = {
-    val byName = scan.output.map(a => a.name -> a).toMap
+    val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition).map {
       // So Spark joins texts that are equal by a collation.
       case EqualTo(CollationKey(left), CollationKey(right)) => EqualTo(left, right)
@@ -150,9 +151,9 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       output: Seq[Expression],
       rows: Seq[UnsafeRow]
   ): collection.Map[UnsafeRow, mutable.ArrayBuffer[UnsafeRow]] = {
-    val keyOf = IndexScan.keyOfRows(index)
+    val keyOf = IndexKeys.ofRows(index)
     val project = IndexScan.projection(output)
-    val meets = join.filter.map(predicate(_, join.scan.output))
+    val meets = join.filter.map(predicate(_, join.rows))
     val found = mutable.HashMap.empty[UnsafeRow, mutable.ArrayBuffer[UnsafeRow]]
     rows.foreach { row =>
       val scanned = project(row)
@@ -184,7 +185,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       index: CollectionIndex
   ) {
     private val expressions = join.keys.map(BindReferences.bindReference(_, attributes))
-    private val keyOf = IndexScan.keyOfValues(index)
+    private val keyOf = IndexKeys.ofValues(index)
 
     /** None: it equals nothing. */
     def values(row: InternalRow): Option[InternalRow] = {
@@ -199,9 +200,9 @@ private[slackwater] object IndexJoin extends PredicateHelper {
 
   /** Pairs of rows, as the join gives them. */
   private final class Joined(join: IndexLookupJoin, attributes: Seq[Attribute]) {
-    private val meets = predicate(join.condition, attributes ++ join.scan.output)
+    private val meets = predicate(join.condition, attributes ++ join.rows)
     private val columns =
-      IndexScan.projection(BindReferences.bindReferences(join.values, join.scan.output))
+      IndexScan.projection(BindReferences.bindReferences(join.values, join.rows))
     private val nothing = new GenericInternalRow(join.columns.size)
     private val pair = new JoinedRow()
     private val result = IndexScan.projection(

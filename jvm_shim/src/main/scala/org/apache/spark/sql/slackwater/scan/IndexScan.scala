@@ -1,20 +1,26 @@
 package org.apache.spark.sql.slackwater.scan
 
-import scala.collection.mutable
-import scala.jdk.CollectionConverters._
-import scala.util.control.{ControlThrowable, NonFatal}
+import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.scan.datasources.Files
-import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, IndexOffer, InlineRows}
+import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundParts,
+  IndexOffer,
+  Indexed,
+  IndexedView,
+  InlineRows
+}
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.{DataType, StructType}
 
-/** Reads a collection from an index that finds all rows for which a condition may hold.
+/** Reads a relation from an index that finds all rows for which a condition may hold.
   *
-  * An index that is behind the scan's time is read as far as it is, and what the parts have after
-  * that is added. An index that cannot be read is left alone: the parts have everything.
+  * An index that is behind the time of the read is read as far as it is, and what the parts have
+  * after that is added. An index that cannot be read is left alone, as one on a view that is behind:
+  * the parts have everything.
   */
 private[slackwater] object IndexScan extends PredicateHelper {
 
@@ -24,58 +30,72 @@ private[slackwater] object IndexScan extends PredicateHelper {
   /** So many keys are looked up. */
   val mostKeys = 1000
 
-  /** The indexes that keep the collection of the scan, and before which times they are complete. */
-  private[scan] def offered(scan: BoundScan): Iterator[(CollectionIndex, IndexOffer)] =
-    scan.parts.json.path("indexes").elements.asScala.flatMap { offer =>
-      val program = offer.get("program").asText
-      CollectionIndexes.find(program).map { index =>
-        index -> IndexOffer(program, offer.get("upper").asLong, index.name)
-      }
-    }
+  /** The indexes in this driver that keep the relation. */
+  private[scan] def here(scan: Indexed): Iterator[(LocalIndex, IndexOffer)] =
+    scan.offers.flatMap(offer => CollectionIndexes.find(offer.program).map(_ -> offer))
 
-  /** The rows of the scan that can meet the condition, and perhaps others; None: no index has them. */
-  def of(condition: Expression, scan: BoundScan): Option[InlineRows] = {
-    offered(scan)
+  /** Those in the leader's driver, for an application that has joined. */
+  private def there(
+      session: SparkSession,
+      scan: Indexed
+  ): Iterator[(CollectionIndex, IndexOffer)] = scan.offers
+    .filter(offer => CollectionIndexes.find(offer.program).isEmpty)
+    .flatMap(offer => LeaderIndex.of(session, offer, scan).map(_ -> offer))
+
+  /** The rows that can meet the condition, and perhaps others; None: no index has them. */
+  def of(session: SparkSession, condition: Expression, scan: Indexed): Option[InlineRows] =
+    (here(scan) ++ there(session, scan))
       .flatMap { case (index, offer) =>
-        found(index, offer, condition, scan)
+        for {
+          output <- columnsOf(index, scan)
+          wanted <- keysIn(condition, index, scan)
+          rows <- read(index, wanted, scan, offer.upper, mostRows)
+        } yield inline(index, scan, output, rows)
       }
       .nextOption()
-  }
 
-  private def found(
+  /** All rows of a view; None: no index in this driver has them, or they are too many. */
+  def all(view: IndexedView): Option[InlineRows] =
+    here(view)
+      .flatMap { case (index, offer) =>
+        for {
+          output <- columnsOf(index, view)
+          found <- index.all(view.asOf, offer.upper, mostRows) if found.upper > view.asOf
+          rows <- RowSums.within(mostRows)(sumsOf(_, found).rows)
+        } yield inline(index, view, output, rows)
+      }
+      .nextOption()
+
+  private def inline(
       index: CollectionIndex,
-      offer: IndexOffer,
-      condition: Expression,
-      scan: BoundScan
-  ): Option[InlineRows] = for {
-    output <- columnsOf(index, scan)
-    wanted <- keysIn(condition, index, scan)
-    rows <- read(index, wanted, scan, offer.upper, mostRows)
-  } yield {
+      scan: Indexed,
+      output: Seq[Expression],
+      rows: Seq[UnsafeRow]
+  ): InlineRows = {
     val project = projection(output)
     val label = s"${scan.label} by index ${index.name}"
-    InlineRows(label, scan.output, rows.map(row => project(row).copy()))
+    InlineRows(label, scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
 
-  /** Where the columns of the scan are in the index's rows; None: it lacks one. */
-  private[scan] def columnsOf(index: CollectionIndex, scan: BoundScan): Option[Seq[Expression]] = {
+  /** Where the columns of the relation are in the index's rows; None: it lacks one. */
+  private[scan] def columnsOf(index: CollectionIndex, scan: Indexed): Option[Seq[Expression]] = {
     val at = index.columns.fields.zipWithIndex.map { case (field, i) => field.name -> i }.toMap
-    val found = scan.output.flatMap { wanted =>
-      at.get(wanted.name).collect {
+    val found = scan.named.flatMap { case (name, wanted) =>
+      at.get(name).collect {
         case i if DataType.equalsStructurally(index.columns(i).dataType, wanted.dataType, true) =>
           BoundReference(i, wanted.dataType, nullable = true)
       }
     }
-    Option.when(found.size == scan.output.size)(found)
+    Option.when(found.size == scan.named.size)(found)
   }
 
   /** The keys of all rows that can meet the condition, as values of the index's keys. */
   private def keysIn(
       condition: Expression,
       index: CollectionIndex,
-      scan: BoundScan
+      scan: Indexed
   ): Option[Seq[InternalRow]] = {
-    val byName = scan.output.map(a => a.name -> a).toMap
+    val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition)
     val choices = index.keys.map { key =>
       val own = key.transform { case a: Attribute => byName.getOrElse(a.name, a) }
@@ -112,9 +132,8 @@ private[slackwater] object IndexScan extends PredicateHelper {
     }
   }
 
-  /** Code for few rows would take longer to make than these take. */
   private[scan] def projection(expressions: Seq[Expression]): UnsafeProjection =
-    InterpretedUnsafeProjection.createProjection(expressions)
+    IndexKeys.projection(expressions)
 
   private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
 
@@ -123,51 +142,36 @@ private[slackwater] object IndexScan extends PredicateHelper {
     try Some(e.eval())
     catch { case NonFatal(_) => None }
 
-  /** The keys of rows that have the values of the index's keys. */
-  private[scan] def keyOfValues(index: CollectionIndex): UnsafeProjection =
-    projection(index.projection(index.keys.map(_.dataType).zipWithIndex.map { case (t, i) =>
-      BoundReference(i, t, nullable = true)
-    }))
-
-  /** The keys of rows as the index has them. */
-  private[scan] def keyOfRows(index: CollectionIndex): UnsafeProjection = {
-    val schema = index.columns
-    projection(index.projection(index.keys.map(_.transform { case a: Attribute =>
-      BoundReference(schema.fieldIndex(a.name), a.dataType, nullable = true)
-    })))
-  }
-
   /** The rows with some of the keys, whose values are `wanted`, at the time of the scan, if they are
     * at most `most`; None also where the index cannot be read at that time.
     */
   private[scan] def read(
       index: CollectionIndex,
       wanted: Seq[InternalRow],
-      scan: BoundScan,
+      scan: Indexed,
       offered: Long,
       most: Int
-  ): Option[Seq[UnsafeRow]] = {
-    val asOf = scan.identity.asOf
-    val keyOf = keyOfValues(index)
-    val keys = wanted.map(row => keyOf(row).copy()).distinct
-    index
-      .reading(asOf) { reader =>
-        // It moves on meanwhile: what comes later is not looked at, or it would count twice.
-        val reached = reader.upper
-        val upper = math.max(reached, offered)
-        val later =
-          if (upper > asOf) Some(Nil) else updatesFrom(upper, index, keys.toSet, scan.parts, asOf)
-        later.flatMap { updates =>
-          try {
-            val sums = new Sums(most)
-            val below = math.min(reached, asOf + 1)
-            keys.foreach(reader.lookup(_, below)((row, diff) => sums.add(row, diff)))
-            updates.foreach(update => sums.add(update.row, update.diff))
-            Some(sums.rows)
-          } catch { case TooMany => None }
+  ): Option[Seq[UnsafeRow]] =
+    index.found(wanted, scan.asOf, offered, most).flatMap { found =>
+      val later =
+        if (found.upper > scan.asOf) Some(Nil)
+        else {
+          val keyOf = IndexKeys.ofValues(index)
+          val keys = wanted.map(row => keyOf(row).copy()).toSet
+          scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf))
+        }
+      later.flatMap { updates =>
+        RowSums.within(most) { sums =>
+          sumsOf(sums, found)
+          updates.foreach(update => sums.add(update.row, update.diff))
+          sums.rows
         }
       }
-      .flatten
+    }
+
+  private def sumsOf(sums: RowSums, found: FoundRows): RowSums = {
+    found.rows.foreach { case (row, count) => sums.add(row, count) }
+    sums
   }
 
   /** The updates of the parts with these keys from `upper` until `asOf`; None: that takes a job. */
@@ -188,35 +192,12 @@ private[slackwater] object IndexScan extends PredicateHelper {
       val canonical = projection(schema.indices.map { i =>
         Canonical(BoundReference(i, schema(i).dataType, nullable = true))
       })
-      val keyOf = keyOfRows(index)
+      val keyOf = IndexKeys.ofRows(index)
       InlineUpdates
         .of(parts, stored)
         .filter(update => update.time >= upper && update.time <= asOf)
         .map(update => update.copy(row = canonical(update.row).copy()))
         .filter(update => keys.contains(keyOf(update.row)))
-    }
-  }
-
-  /** An index has too many rows for some keys. */
-  private object TooMany extends ControlThrowable
-
-  /** Rows, each as often as its diffs sum up to. */
-  private final class Sums(most: Int) {
-    private val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
-
-    def add(row: UnsafeRow, diff: Long): Unit = {
-      if (sums.size >= most) throw TooMany
-      sums.get(row) match {
-        case Some(known) => sums.update(row, known + diff)
-        case None        => sums.update(row.copy(), diff)
-      }
-    }
-
-    def rows: Seq[UnsafeRow] = {
-      if (sums.valuesIterator.map(math.max(0L, _)).sum > most) throw TooMany
-      Consolidate.repeated(sums.iterator.map { case (row, sum) =>
-        InlineUpdate(row, 0L, sum)
-      }.toSeq)
     }
   }
 }

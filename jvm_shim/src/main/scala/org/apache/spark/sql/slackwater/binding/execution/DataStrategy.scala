@@ -21,6 +21,7 @@ import org.apache.spark.sql.slackwater.scan.execution.{
 import org.apache.spark.sql.slackwater.scan.logical.{
   BoundScan,
   IndexLookupJoin,
+  IndexedView,
   InlineRows,
   SlotRows
 }
@@ -47,7 +48,8 @@ private[slackwater] object DataStrategy extends SparkStrategy {
         case Ours(table) => throw DataErrors.unbound(table.name)
         case _           => Nil
       }
-    case scan: BoundScan => throw DataErrors.unbound(scan.name)
+    case scan: BoundScan   => throw DataErrors.unbound(scan.name)
+    case view: IndexedView => Seq(planLater(view.child))
     case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>
       throw DataErrors.unbound(MzNow.Name)
     case create: CreateMaterializedViewAsSelect if SparkSessions.isEnabled(SQLConf.get) =>

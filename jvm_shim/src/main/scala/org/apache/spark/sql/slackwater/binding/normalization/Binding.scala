@@ -97,6 +97,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val required = table.description.schema.filterNot(_.nullable).map(_.name)
       if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
     }
+    if (wanted.views.nonEmpty)
+      body.set[ObjectNode]("views", Json.texts(wanted.views.distinct))
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
     val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))

@@ -11,12 +11,18 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.connector.catalog.TableCapability
 import org.apache.spark.sql.connector.write.RowLevelOperationTable
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.slackwater.binding.{MzNow, Ours, ReadTime}
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.slackwater.binding.{MzNow, OurView, Ours, ReadTime}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Wire}
-import org.apache.spark.sql.slackwater.scan.logical.{BoundParts, BoundScan, ScanIdentity}
+import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundParts,
+  BoundScan,
+  IndexedView,
+  ScanIdentity
+}
 import org.apache.spark.sql.slackwater.shims.V2Relation
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{FirstMatch, RowLevel}
@@ -36,6 +42,9 @@ private object Emptied {
 private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold], sequence: Long) {
   def timestamp: Option[Long] = Wire.longOption(answer.get("timestamp"))
   def relation(index: Int): JsonNode = answer.get("relations").get(index)
+
+  /** The indexes on a view. */
+  def indexes(view: String): JsonNode = answer.path("views").path(view)
 }
 
 /** One walk over a plan in a fixed order; both passes of binding take the same way. */
@@ -45,6 +54,7 @@ private[slackwater] abstract class PlanWalk {
       t: SlackwaterTable,
       at: Option[ReadTime]
   ): LogicalPlan
+  protected def view(view: View, id: String)(walked: => LogicalPlan): LogicalPlan
   protected def now(expression: MzNow, at: Option[ReadTime]): Literal
   protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta
 
@@ -60,6 +70,7 @@ private[slackwater] abstract class PlanWalk {
       // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
       write.withNewQuery(LocalRelation(write.query.output))
     case r @ V2Relation(Ours(table)) => relation(r, table, at)
+    case v @ OurView(id)             => view(v.asInstanceOf[View], id)(descend(v, at))
     case other                       => descend(other, at)
   }
 
@@ -110,6 +121,7 @@ private[slackwater] abstract class PlanWalk {
 private final class Collector extends PlanWalk {
   type Wanted = (SlackwaterTable, Option[ReadTime], Option[ReadTime])
   val relations: ArrayBuffer[Wanted] = ArrayBuffer.empty
+  val views: ArrayBuffer[String] = ArrayBuffer.empty
   var writeTarget: Option[String] = None
   private val nows = ArrayBuffer.empty[Option[ReadTime]]
 
@@ -137,6 +149,11 @@ private final class Collector extends PlanWalk {
     r
   }
 
+  override protected def view(view: View, id: String)(walked: => LogicalPlan): LogicalPlan = {
+    views += id
+    walked
+  }
+
   override protected def now(expression: MzNow, at: Option[ReadTime]): Literal = {
     nows += at
     Literal(0L, LongType)
@@ -151,6 +168,7 @@ private final class Collector extends PlanWalk {
 /** Second pass: the answers in the order of the questions. */
 private final class Substitution(bound: Bound, wanted: Collector) extends PlanWalk {
   private var next = 0
+  private val nows = ArrayBuffer.empty[Long]
 
   override protected def relation(
       r: DataSourceV2Relation,
@@ -170,6 +188,27 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
     )
   }
 
+  /** The view, which an index may have if all of its query is read at one time. */
+  override protected def view(view: View, id: String)(walked: => LogicalPlan): LogicalPlan = {
+    val (first, firstNow) = (next, nows.size)
+    val query = walked
+    val times = (first until next).map(bound.relation(_).get("as_of").asLong) ++ nows.drop(firstNow)
+    val indexes = bound.indexes(id)
+    // Under the settings of whoever reads it, it may mean something else.
+    if (indexes.isEmpty || times.distinct.size != 1 || SQLConf.get.useCurrentSQLConfigsForView)
+      query
+    else
+      IndexedView(
+        query,
+        query,
+        view.desc.identifier.unquotedString,
+        times.head,
+        view.output.map(_.name),
+        indexes,
+        wanted.coordinator
+      )
+  }
+
   /** A row-level command knows columns by other names. */
   private def underTheirNames(
       output: Seq[AttributeReference],
@@ -182,13 +221,13 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
     case _ => output
   }
 
-  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal =
-    Literal(
-      bound.timestamp
-        .orElse(at.map(_.milliseconds))
-        .getOrElse(throw DataErrors.unsupported("mz_now() here", "Use it with AS OF.")),
-      LongType
-    )
+  override protected def now(expression: MzNow, at: Option[ReadTime]): Literal = {
+    val time = bound.timestamp
+      .orElse(at.map(_.milliseconds))
+      .getOrElse(throw DataErrors.unsupported("mz_now() here", "Use it with AS OF."))
+    nows += time
+    Literal(time, LongType)
+  }
 
   override protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta =
     EliminateSubqueryAliases(write.table) match {

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.protocol.Coordinator
 import org.apache.spark.sql.types.StructType
 
 /** Which contents a bound scan has: two scans with equal identities have the same rows.
@@ -44,7 +45,8 @@ private[slackwater] final case class BoundScan(
     override val output: Seq[AttributeReference],
     parts: BoundParts
 ) extends LeafNode
-    with MultiInstanceRelation {
+    with MultiInstanceRelation
+    with Indexed {
   override def newInstance(): LogicalPlan = copy(output = output.map(_.newInstance()))
   override def computeStats(): Statistics =
     Statistics(sizeInBytes =
@@ -57,5 +59,11 @@ private[slackwater] final case class BoundScan(
     BoundParts(MissingNode.getInstance, new StructType(), None)
   )
   override def simpleString(maxFields: Int): String = s"SlackwaterScan $label"
-  def label: String = s"$name as of ${identity.asOf}"
+  override def label: String = s"$name as of $asOf"
+  override def asOf: Long = identity.asOf
+  override def named: Seq[(String, AttributeReference)] = output.map(a => a.name -> a)
+  override protected def indexes: JsonNode = parts.json.path("indexes")
+  override def stored: Option[BoundParts] = Some(parts)
+  override def unindexed: LogicalPlan = copy(parts = parts.unindexed)
+  override def leader: Option[Coordinator] = parts.hold.map(_.coordinator)
 }

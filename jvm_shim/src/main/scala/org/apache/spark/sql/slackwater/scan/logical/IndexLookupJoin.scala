@@ -4,13 +4,6 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 
-/** The index that is looked up in.
-  *
-  * @param program
-  *   by which the driver knows it; it is complete before `upper` (ms) at least
-  */
-private[slackwater] final case class IndexOffer(program: String, upper: Long, name: String)
-
 /** A join of few rows with a collection, whose rows are looked up by an index.
   *
   * It is `probe <joinType> JOIN (SELECT values AS names FROM scan WHERE filter) ON condition`, but
@@ -24,7 +17,7 @@ private[slackwater] final case class IndexOffer(program: String, upper: Long, na
   */
 private[slackwater] final case class IndexLookupJoin(
     probe: LogicalPlan,
-    scan: BoundScan,
+    scan: Indexed,
     index: IndexOffer,
     joinType: JoinType,
     keys: Seq[Expression],
@@ -37,7 +30,10 @@ private[slackwater] final case class IndexLookupJoin(
 ) extends UnaryNode {
   override def child: LogicalPlan = probe
   override lazy val producedAttributes: AttributeSet =
-    AttributeSet(scan.output ++ names)
+    AttributeSet(rows ++ names)
+
+  /** The attributes of the rows that are looked up. */
+  def rows: Seq[AttributeReference] = scan.named.map(_._2)
 
   /** What is found, as the join gives it. */
   def columns: Seq[Attribute] = joinType match {
@@ -53,13 +49,13 @@ private[slackwater] final case class IndexLookupJoin(
     * the probe.
     */
   def unindexed(left: LogicalPlan): LogicalPlan = {
-    val all = scan.copy(parts = scan.parts.unindexed)
+    val all = scan.unindexed
     val filtered = filter.fold[LogicalPlan](all)(Filter(_, all))
     val named = values.zip(names).collect {
-      case (value, name) if !scan.outputSet.contains(name) =>
+      case (value, name) if !AttributeSet(rows).contains(name) =>
         Alias(value, name.name)(name.exprId, name.qualifier, Some(name.metadata))
     }
-    val right = Project(scan.output ++ named, filtered)
+    val right = Project(rows ++ named, filtered)
     Project(output, Join(left, right, joinType, Some(condition), JoinHint.NONE))
   }
 

@@ -5,16 +5,18 @@ import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.scan.{IndexJoin, IndexScan, PartScan}
-import org.apache.spark.sql.slackwater.scan.logical.BoundScan
+import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, Indexed, IndexedView}
 
-/** Replaces bound scans by what an index finds for their conditions, or by plans over their parts.
+/** Replaces bound scans, and views that have indexes, by what an index finds for their conditions, or
+  * by plans over their parts and by their queries.
   *
   * Spark prunes columns before this rule runs, and leaves the projection above the leaf. It could
   * not prune below a consolidation, which groups by every column that it has.
   */
 private[slackwater] final case class ExpandScans(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
-    if (!plan.exists(_.isInstanceOf[BoundScan])) plan
+    if (plan.exists(_.isInstanceOf[IndexedView])) withoutViews(plan)
+    else if (!plan.exists(_.isInstanceOf[BoundScan])) plan
     else
       byIndex(plan).transformDown {
         case project @ Project(_, scan: BoundScan) =>
@@ -25,25 +27,43 @@ private[slackwater] final case class ExpandScans(session: SparkSession) extends 
         case scan: BoundScan => PartScan.snapshot(session, scan, scan.outputSet)
       }
 
+  /** The plan without the outermost views that have indexes. Of those whose rows no index has, the
+    * queries are there, into which Spark pushes what is asked before this rule comes to them again.
+    */
+  private def withoutViews(plan: LogicalPlan): LogicalPlan = {
+    def expanded(part: LogicalPlan): LogicalPlan = part match {
+      case view: IndexedView => IndexScan.all(view).getOrElse(view.child)
+      case other             => other.mapChildren(expanded)
+    }
+    val found = inferred(plan)
+    expanded(if (isIndexed(found)) joined(found) else found)
+  }
+
   private def byIndex(plan: LogicalPlan): LogicalPlan = {
+    val found = inferred(plan)
+    if (isIndexed(found)) joined(found) else found
+  }
+
+  /** The plan with what indexes find for its conditions, also for those that follow from others. */
+  private def inferred(plan: LogicalPlan): LogicalPlan = {
     val direct = lookedUp(plan)
     if (!isIndexed(direct) || !direct.exists(_.isInstanceOf[Join])) direct
     else {
       // What a condition on one side of a join says of the other, Spark infers after this rule.
-      val inferred = PushDownPredicates(InferFiltersFromConstraints(direct))
-      val further = lookedUp(inferred)
-      joined(if (further.fastEquals(inferred)) direct else further)
+      val further = PushDownPredicates(InferFiltersFromConstraints(direct))
+      val found = lookedUp(further)
+      if (found.fastEquals(further)) direct else found
     }
   }
 
   private def isIndexed(plan: LogicalPlan): Boolean = plan.exists {
-    case scan: BoundScan => !scan.parts.json.path("indexes").isEmpty
-    case _               => false
+    case each: Indexed => each.isIndexed
+    case _             => false
   }
 
   private def lookedUp(plan: LogicalPlan): LogicalPlan = plan.transformDown {
-    case filter @ Filter(condition, scan: BoundScan) =>
-      IndexScan.of(condition, scan).fold(filter)(rows => filter.copy(child = rows))
+    case filter @ Filter(condition, relation: Indexed) =>
+      IndexScan.of(session, condition, relation).fold(filter)(rows => filter.copy(child = rows))
   }
 
   private def joined(plan: LogicalPlan): LogicalPlan = plan.transformUp { case join: Join =>

@@ -1,11 +1,11 @@
-package org.apache.spark.sql.slackwater.programs
+package org.apache.spark.sql.slackwater.plans
 
 import org.apache.spark.sql.catalyst.expressions.{Alias, Attribute, AttributeMap, Expression}
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
 
 /** The columns of projections over one collection, each as an expression over its columns. */
-private[programs] object SlotExpressions {
+private[slackwater] object SlotExpressions {
 
   /** Over attributes with the names of the collection's columns; Nil: the plan does more. */
   def of(plan: LogicalPlan): Seq[Expression] = plan match {

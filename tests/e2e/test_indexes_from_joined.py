@@ -1,0 +1,161 @@
+"""Applications that have joined a leader find by its indexes what they would find by a scan."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.support.applications.application import Application
+from tests.support.applications.fixtures import Workplace
+from tests.support.applications.indexed import KINDS, both, hydrated, uses
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+RETAINED = "WITH (RETAIN HISTORY FOR '1 day')"
+LONGEST = max(len(values) for _, values in KINDS.values())
+
+
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory):
+    """A place in the leading application, and one that has joined."""
+    folder = tmp_path_factory.mktemp("joined")
+    location = folder / "environment"
+    with Application(location) as first, Application(location) as second:
+        place = Workplace(first, "place", folder)
+        second.sql("USE slackwater.place")
+        yield place, second
+
+
+def asked(application, table, at):
+    """The rows of every key of every kind, as one read."""
+    parts = [
+        f"SELECT '{kind}' AS kind, {number} AS number, '{sign}' AS sign, v "
+        f"FROM {table} WHERE k_{kind} {sign} {value}"
+        for kind, (_, values) in KINDS.items()
+        for number, value in enumerate(values)
+        for sign in ("=", "<=>")
+    ]
+    return sorted(application.rows(f"{' UNION ALL '.join(parts)}{at}"), key=repr)
+
+
+def test_every_kind_of_key(applications):
+    place, joined = applications
+    columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
+    rows = ", ".join(
+        f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"
+        for n in range(LONGEST)
+    )
+    for name in ("a", "b"):
+        place.sql(f"CREATE TABLE {name} ({columns}, v INT) {RETAINED}")
+    for kind in KINDS:
+        place.sql(f"CREATE INDEX by_{kind} ON a (k_{kind}) {RETAINED}")
+    both(place, f"INSERT INTO {{}} VALUES {rows}")
+    for kind in KINDS:
+        hydrated(place, f"by_{kind}")
+    times = [place.value("SELECT mz_now()")]
+    for change in (
+        f"INSERT INTO {{}} VALUES {rows}",
+        "DELETE FROM {} WHERE v = 1",
+        "UPDATE {} SET v = v + 10 WHERE v % 2 = 0",
+    ):
+        both(place, change)
+        times.append(place.value("SELECT mz_now()"))
+    for at in ("", *(f" AS OF {each}" for each in times)):
+        assert asked(joined, "a", at) == asked(place, "b", at), at
+    for kind, (_, values) in KINDS.items():
+        if kind == "char":
+            continue
+        text = f"SELECT v FROM a WHERE k_{kind} <=> {values[0]} AS OF {times[0]}"
+        plan = str(joined.rows(f"EXPLAIN EXTENDED {text}"))
+        assert f"by index slackwater.place.by_{kind}" in plan, kind
+
+
+def test_views_and_what_the_leader_does_not_answer(applications):
+    place, joined = applications
+    place.sql(f"CREATE TABLE t (k INT, v STRING) {RETAINED}")
+    place.sql("CREATE VIEW w AS SELECT k, count(*) AS n FROM t GROUP BY k")
+    place.sql("CREATE INDEX i ON t (k)")
+    place.sql("CREATE INDEX ON t (upper(v))")
+    place.sql("CREATE INDEX j ON w (k)")
+    place.sql("INSERT INTO t SELECT id % 100, repeat('x', 1000) FROM range(10000)")
+    place.sql("INSERT INTO t SELECT 100 + id % 2, 'a' FROM range(30000)")
+    place.sql("INSERT INTO t VALUES (-1, 'a')")
+    by_index = "by index slackwater.place."
+
+    def explained(text):
+        return str(joined.rows(f"EXPLAIN EXTENDED {text}"))
+
+    few = "SELECT v FROM t WHERE k = -1"
+    wait_until(lambda: by_index in explained(few), what="the index")
+    assert joined.rows(few) == [["a"]]
+    counted = "SELECT n FROM w WHERE k IN (7, 101) ORDER BY n"
+    wait_until(lambda: by_index in explained(counted), what="the index on the view")
+    assert joined.rows(counted) == [[100], [15000]]
+    # More rows, or more bytes, than come from the leader; a key that is an expression.
+    for condition, count in (
+        ("k = 101", 15000),
+        ("k BETWEEN 0 AND 99 AND k IN (" + ", ".join(map(str, range(100))) + ")", 10000),
+        ("upper(v) = 'A' AND k = -1", 1),
+    ):
+        text = f"SELECT count(v) FROM t WHERE {condition}"
+        assert joined.value(text) == count
+    assert by_index not in explained("SELECT v FROM t WHERE k = 101")
+    assert by_index not in explained("SELECT v FROM t WHERE upper(v) = 'A'")
+    joined.sql("UPDATE t SET v = 'b' WHERE k = -1")
+    assert joined.rows(few) == place.rows(few) == [["b"]]
+
+
+def test_each_application_sees_what_the_other_wrote(applications):
+    place, joined = applications
+    place.sql("CREATE TABLE s (k INT, v INT)")
+    place.sql("CREATE VIEW doubled AS SELECT k, sum(v) * 2 AS v FROM s GROUP BY k")
+    place.sql("CREATE INDEX i_s ON s (k)")
+    place.sql("CREATE INDEX i_doubled ON doubled (k)")
+    place.sql("INSERT INTO s SELECT id, 0 FROM range(100)")
+    wait_until(lambda: uses(place, "SELECT v FROM s WHERE k = 7", "i_s"), what="the index")
+    for number in range(1, 16):
+        writer = place if number % 2 else joined
+        writer.sql(f"UPDATE s SET v = {number} WHERE k = 7")
+        for reader in (place, joined):
+            assert reader.rows("SELECT v FROM s WHERE k = 7") == [[number]]
+            assert reader.rows("SELECT v FROM doubled WHERE k = 7") == [[2 * number]]
+
+
+def test_reads_by_index_and_by_scan_are_of_one_order(applications):
+    """Each value that is seen is seen by all later reads, whoever reads and however."""
+    place, joined = applications
+    place.sql("CREATE TABLE c (k INT, v INT)")
+    place.sql("CREATE VIEW seen AS SELECT k, max(v) AS v FROM c GROUP BY k")
+    place.sql("CREATE INDEX i_c ON c (k)")
+    place.sql("CREATE INDEX i_seen ON seen (k)")
+    place.sql("INSERT INTO c VALUES (1, 0), (2, 0)")
+    place.use("writer")
+    ended = threading.Event()
+    written = [0]
+
+    def write():
+        while not ended.is_set():
+            place.sql(f"UPDATE c SET v = {written[0] + 1}", session="writer")
+            written[0] += 1
+
+    ways = [
+        "SELECT v FROM c WHERE k = 1",
+        "SELECT v FROM seen WHERE k = 2",
+        "SELECT max(v) FROM c WHERE k < 2",
+    ]
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        last, reads = 0, 0
+        while last < 12 or reads < 40:
+            acknowledged = written[0]
+            for text in ways:
+                for reader in (place, joined):
+                    found = reader.value(text)
+                    assert found >= max(last, acknowledged), (text, found, last, acknowledged)
+                    last = found
+            reads += 1
+    finally:
+        ended.set()
+        writer.join()
