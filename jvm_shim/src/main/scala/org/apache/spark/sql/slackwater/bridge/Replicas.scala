@@ -22,7 +22,11 @@ private[bridge] object ReplicaName {
 }
 
 /** What a replica has for itself in a driver: arrangements, and a pool of Spark's scheduler. */
-private[bridge] final class ReplicaRoom(val name: ReplicaName, spill: Option[Path], scanned: MemoryBudget) {
+private[bridge] final class ReplicaRoom(
+    val name: ReplicaName,
+    spill: Option[Path],
+    scanned: MemoryBudget
+) {
   private[bridge] var weight = 0
   private val budget = new MemoryBudget(0, spill.map(Spill(0, _)))
   val arrangements = new Arrangements(budget, scanned)
