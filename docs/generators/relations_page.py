@@ -56,6 +56,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     ),
     "mz_columns": "The columns of all relations, by `position` from 1.",
     "mz_clusters": "The clusters.",
+    "mz_cluster_schedules": "When each cluster runs.",
     "mz_cluster_replica_sizes": "The sizes of replicas, and their weights.",
     "mz_cluster_replica_frontiers": "Up to where each replica has each view and index.",
     "mz_cluster_replicas": (

@@ -41,6 +41,7 @@ from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.replacements import Replacements
+from slackwater.adapter.ddl.schedules import ClusterSchedules
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
@@ -235,6 +236,9 @@ def open_coordinator(given: Given) -> Coordinator:
             implications=implications,
             maintenance=maintenance,
             parameters=parameters,
+            schedules=ClusterSchedules(
+                changes, definitions.clusters, base.relations.upper, base.timeline.read_ts
+            ),
             calls=Calls(base.relations, base.timeline, given.spark, performers, started),
         ),
         started,

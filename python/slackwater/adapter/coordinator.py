@@ -17,6 +17,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
+from slackwater.adapter.ddl.schedules import ClusterSchedules
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
@@ -34,6 +35,7 @@ from slackwater.repr.version import VERSION
 from slackwater.storage.ingestion import IngestionRunner
 
 HOUSEKEEPING_INTERVAL_S = 5.0
+SCHEDULES_INTERVAL_S = 1.0
 LOOKS_PER_LEASE = 4
 """Within one lease of a write lock, the coordinator looks so often for leases that ran out."""
 IDLE_SESSION_MS = 24 * 3600 * 1000
@@ -70,6 +72,7 @@ class Parts:
     implications: Implications
     maintenance: Maintenance
     parameters: ParameterDefinitions
+    schedules: ClusterSchedules
     calls: Calls
 
 
@@ -106,6 +109,7 @@ class Coordinator:
         self.parts.maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
+        threading.Thread(target=self._keep_to_schedules, name="schedules", daemon=True).start()
 
     def close(self) -> None:
         """Stops everything. No state is lost with a part that does not stop in time."""
@@ -148,6 +152,17 @@ class Coordinator:
             except (SlackwaterError, Fenced):
                 # The metastore is still away, or the committer ends the coordinator anyway.
                 continue
+
+    def _keep_to_schedules(self) -> None:
+        while not self._closing.wait(SCHEDULES_INTERVAL_S):
+            try:
+                self.parts.schedules.look()
+            except FatalError as error:
+                self._on_fatal(str(error))
+                return
+            except (SlackwaterError, Fenced) as error:
+                # The metastore is away, say, or the committer ends the coordinator anyway.
+                _log.warning("cluster schedules", error=str(error))
 
     def _watch_locks(self) -> None:
         while not self._closing.wait(self._lease.ms / LOOKS_PER_LEASE / 1000):

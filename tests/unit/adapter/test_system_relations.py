@@ -201,7 +201,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
     promised = """mz_frontiers mz_hydration_statuses mz_materialization_lag mz_wallclock_global_lag
         mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
         mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
-        mz_cluster_replica_sizes mz_cluster_replica_frontiers
+        mz_cluster_replica_sizes mz_cluster_replica_frontiers mz_cluster_schedules
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
         mz_source_status_history

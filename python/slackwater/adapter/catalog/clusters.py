@@ -32,7 +32,11 @@ class ReplicaEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """A cluster. With a `size` it is managed: its replicas have that size and names of ours."""
+    """A cluster. With a `size` it is managed: its replicas have that size and names of ours.
+
+    `on_refresh_ms` None: it has the replicas that statements say. Else it has one from so many
+    milliseconds before a refresh of a view on it until that is made, and none at other times.
+    """
 
     id: GlobalId
     name: str
@@ -40,6 +44,7 @@ class ClusterEntry:
     replicas: tuple[ReplicaEntry, ...]
     owner: str = ""
     comment: str | None = None
+    on_refresh_ms: int | None = None
 
     @property
     def is_managed(self) -> bool:
@@ -59,6 +64,8 @@ class ClusterEntry:
         sizes = {replica.size for replica in self.replicas}
         if sizes - SIZES.keys() or (self.is_managed and sizes - {self.size}):
             raise FatalError(f"the cluster {self.name} has replicas of the sizes {sorted(sizes)}")
+        if self.on_refresh_ms is not None and not (self.is_managed and len(self.replicas) <= 1):
+            raise FatalError(f"the cluster {self.name} has a schedule, and is not managed by it")
 
     def to_json(self) -> str:
         """The form in the metastore."""

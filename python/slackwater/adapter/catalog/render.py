@@ -82,6 +82,9 @@ def _shown_sql(item: CatalogItem, cluster: str | None) -> str:
 def cluster_sql(cluster: ClusterEntry) -> str:
     """The answer of SHOW CREATE CLUSTER."""
     size, replicas = cluster.size, cluster.replicas
+    if cluster.on_refresh_ms is not None:
+        schedule = st.ClusterSchedule(True, cluster.on_refresh_ms)
+        return to_sql(st.CreateCluster(cluster.name, size, None, schedule=schedule))
     if size is not None:
         return to_sql(st.CreateCluster(cluster.name, size, len(replicas)))
     named = tuple(st.ReplicaDefinition(each.name, each.size) for each in replicas)

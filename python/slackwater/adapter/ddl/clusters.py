@@ -107,8 +107,10 @@ class ClusterDefinitions:
         if statement.replicas is not None:
             replicas = tuple(map(self._new_replica, statement.replicas))
             return [CreateCluster(replace(blank, replicas=replicas))]
-        factor = statement.replication_factor
-        setting = st.ClusterSetting(statement.size, 1 if factor is None else factor, True)
+        factor, schedule = statement.replication_factor, statement.schedule
+        if factor is None and (schedule is None or not schedule.on_refresh):
+            factor = 1
+        setting = st.ClusterSetting(statement.size, factor, True, schedule)
         return [CreateCluster(self._altered(blank, setting))]
 
     def _create_replica(self, name: str, definition: st.ReplicaDefinition) -> CatalogOp:
@@ -122,18 +124,28 @@ class ClusterDefinitions:
     def _altered(self, cluster: ClusterEntry, setting: st.ClusterSetting) -> ClusterEntry:
         """The cluster with the setting. Replicas that stay go on, with another size too."""
         if setting.managed is False:
-            if setting.size is not None or setting.replication_factor is not None:
-                raise _unmanaged("set SIZE or REPLICATION FACTOR", cluster)
-            return replace(cluster, size=None)
+            if setting != st.ClusterSetting(managed=False):
+                raise _unmanaged("set SIZE, REPLICATION FACTOR or SCHEDULE", cluster)
+            return replace(cluster, size=None, on_refresh_ms=None)
         if not cluster.is_managed and not setting.managed:
-            raise _unmanaged("set SIZE or REPLICATION FACTOR", cluster)
+            raise _unmanaged("set SIZE, REPLICATION FACTOR or SCHEDULE", cluster)
         if setting.size is None and not cluster.is_managed:
             raise _unmanaged("set MANAGED without SIZE", cluster)
         size = cluster.size if setting.size is None else checked_size(setting.size)
         if size is None:
             raise AssertionError("a managed cluster has a size")
+        on_refresh_ms = cluster.on_refresh_ms
+        if setting.schedule is not None:
+            on_refresh_ms = setting.schedule.estimate_ms if setting.schedule.on_refresh else None
         factor = setting.replication_factor
+        if on_refresh_ms is not None and factor is not None:
+            raise user_error("SLACKWATER_SCHEDULED_CLUSTER", cluster=cluster.name)
         count = len(cluster.replicas) if factor is None else factor
+        count = count if on_refresh_ms is None else min(1, count)
+        return replace(self.resized(cluster, size, count), on_refresh_ms=on_refresh_ms)
+
+    def resized(self, cluster: ClusterEntry, size: str, count: int) -> ClusterEntry:
+        """The managed cluster with so many replicas, all of that size."""
         kept = [replace(each, size=size) for each in cluster.replicas[:count]]
         names = {each.name.casefold() for each in kept}
         free = (f"r{number}" for number in range(1, count + len(names) + 1))

@@ -295,6 +295,11 @@ def cluster_replicas(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             yield replica.id, replica.name, c.id, replica.size, None, c.owner, None
 
 
+def cluster_schedules(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for c in snapshot.catalog.clusters.values():
+        yield c.id, "manual" if c.on_refresh_ms is None else "on-refresh", c.on_refresh_ms
+
+
 def cluster_replica_sizes(_: SystemSnapshot) -> Iterator[SystemRow]:
     """The sizes of replicas, all of which are threads of one process."""
     yield from SIZES.items()

@@ -330,6 +330,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
     ),
     (
         "mz_internal",
+        "mz_cluster_schedules",
+        "cluster_id! type! refresh_hydration_time_estimate_ms:long",
+        objects.cluster_schedules,
+    ),
+    (
+        "mz_internal",
         "mz_materialized_view_refreshes",
         "materialized_view_id! last_completed_refresh:time next_refresh:time",
         objects.refreshes,

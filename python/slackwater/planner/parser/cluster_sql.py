@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.statements import (
     AlterCluster,
+    ClusterSchedule,
     ClusterSetting,
     ClusterStatement,
     CommentOnCluster,
@@ -55,7 +57,8 @@ def _create(s: CreateCluster) -> Iterable[str]:
     yield from ("CREATE CLUSTER", "IF NOT EXISTS" if s.if_not_exists else "")
     yield quote_identifier(s.name)
     if s.replicas is None:
-        yield _options(_settings(ClusterSetting(s.size, s.replication_factor)))
+        setting = ClusterSetting(s.size, s.replication_factor, schedule=s.schedule)
+        yield _options(_settings(setting))
         return
     named = [f"{quote_identifier(r.name)} {_options([_size(r.size)])}" for r in s.replicas]
     yield f"REPLICAS ({', '.join(named)})"
@@ -67,7 +70,16 @@ def _settings(setting: ClusterSetting) -> list[str]:
         found.append(f"REPLICATION FACTOR = {setting.replication_factor}")
     if setting.managed is not None:
         found.append(f"MANAGED = {'TRUE' if setting.managed else 'FALSE'}")
+    if setting.schedule is not None:
+        found.append(f"SCHEDULE = {_schedule(setting.schedule)}")
     return found
+
+
+def _schedule(schedule: ClusterSchedule) -> str:
+    if not schedule.on_refresh:
+        return "MANUAL"
+    estimate = quote_string(format_duration(schedule.estimate_ms))
+    return f"ON REFRESH (HYDRATION TIME ESTIMATE = {estimate})"
 
 
 def _size(size: str) -> str:

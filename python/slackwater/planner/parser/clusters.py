@@ -10,12 +10,14 @@ from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
     boolean,
+    duration,
     integer,
     read_options,
 )
 from slackwater.planner.parser.options import text as text_option
 from slackwater.planner.parser.statements import (
     AlterCluster,
+    ClusterSchedule,
     ClusterSetting,
     CommentOnCluster,
     CreateCluster,
@@ -53,7 +55,14 @@ def read_create_cluster(cursor: TokenCursor) -> CreateCluster | CreateClusterRep
         raise cursor.syntax_error("REPLICAS (name (SIZE = '..'), ..)", at)
     if setting.size is None:
         raise cursor.syntax_error("SIZE = '..'", at)
-    return CreateCluster(name, setting.size, setting.replication_factor, None, if_not_exists)
+    return CreateCluster(
+        name,
+        setting.size,
+        setting.replication_factor,
+        None,
+        if_not_exists,
+        setting.schedule,
+    )
 
 
 def read_alter_cluster(cursor: TokenCursor) -> AlteredCluster:
@@ -157,11 +166,17 @@ def _size(cursor: TokenCursor) -> str:
 
 
 def _setting(cursor: TokenCursor) -> ClusterSetting:
+    schedules: list[ClusterSchedule] = []
+
+    def schedule(cursor: TokenCursor, option: str) -> OptionValue:
+        schedules.append(_schedule(cursor))
+        return True
+
     known: dict[str, ReadValue] = {
         "SIZE": text_option,
         "REPLICATION FACTOR": _factor,
         "MANAGED": boolean,
-        "SCHEDULE": _schedule,
+        "SCHEDULE": schedule,
     }
     options = read_options(cursor, known)
     size, factor = options.get("SIZE"), options.get("REPLICATION FACTOR")
@@ -170,6 +185,7 @@ def _setting(cursor: TokenCursor) -> ClusterSetting:
         None if size is None else str(size),
         None if factor is None else int(factor),
         None if managed is None else bool(managed),
+        schedules[0] if schedules else None,
     )
 
 
@@ -188,13 +204,16 @@ def _factor(cursor: TokenCursor, option: str) -> OptionValue:
     return found
 
 
-def _schedule(cursor: TokenCursor, option: str) -> OptionValue:
+def _schedule(cursor: TokenCursor) -> ClusterSchedule:
+    """``MANUAL`` or ``ON REFRESH [(HYDRATION TIME ESTIMATE = '1 hour')]``."""
     if cursor.accept("MANUAL"):
-        return True
-    raise cursor.unsupported(
-        "A cluster with a SCHEDULE",
-        "Leave it out: a cluster runs until its last replica is dropped.",
-    )
+        return ClusterSchedule(on_refresh=False)
+    if not cursor.accept("ON", "REFRESH"):
+        raise cursor.syntax_error("MANUAL or ON REFRESH")
+    if not cursor.token.is_symbol("("):
+        return ClusterSchedule(on_refresh=True)
+    estimate = read_options(cursor, {"HYDRATION TIME ESTIMATE": duration})
+    return ClusterSchedule(True, int(estimate["HYDRATION TIME ESTIMATE"]))
 
 
 def _no_value(cursor: TokenCursor, option: str) -> OptionValue:

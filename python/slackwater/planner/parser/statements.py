@@ -569,14 +569,26 @@ class ReplicaDefinition:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterSchedule:
+    """SCHEDULE of a cluster: MANUAL, or ON REFRESH with the time that hydration may take before."""
+
+    on_refresh: bool
+    estimate_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class CreateCluster:
-    """`replicas` None: the cluster is managed, and has `replication_factor` replicas of `size`."""
+    """`replicas` None: the cluster is managed, and has `replication_factor` replicas of `size`.
+
+    With a schedule ON REFRESH it has one while a refresh is due, and none else.
+    """
 
     name: str
     size: str | None
     replication_factor: int | None
     replicas: tuple[ReplicaDefinition, ...] | None = None
     if_not_exists: bool = False
+    schedule: ClusterSchedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -593,6 +605,7 @@ class ClusterSetting:
     size: str | None = None
     replication_factor: int | None = None
     managed: bool | None = None
+    schedule: ClusterSchedule | None = None
 
 
 @dataclass(frozen=True, slots=True)
