@@ -1,4 +1,4 @@
-"""Clusters that run when views on them are to be refreshed. Source: spec coordinator 4.6."""
+"""Clusters that run when views on them are to be refreshed. Source: spec coordinator 5.3."""
 
 from __future__ import annotations
 
