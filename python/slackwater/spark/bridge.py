@@ -113,7 +113,9 @@ class Driver:
     def known(self, settings: str, replica: str, make: Callable[[], SparkBridge]) -> SparkBridge:
         """The one bridge of the replica with these settings; `make` makes it when first asked."""
         with self._lock:
-            return self._bridges.setdefault((settings, replica), make())
+            if (settings, replica) not in self._bridges:
+                self._bridges[settings, replica] = make()
+            return self._bridges[settings, replica]
 
     @property
     def is_attached(self) -> bool:
