@@ -34,6 +34,7 @@ from slackwater.compute.controller.protocol import (
     OutputRefused,
     Peek,
     PeekAnswer,
+    PeekRows,
     ReplicaResponse,
     Response,
 )
@@ -272,9 +273,11 @@ class Compute:
                 continue
             asked = logs[list(Log).index(log)]
             try:
-                answers.append((key, self.peek(key.instance, asked, Timestamp(0), key.replica)))
+                answer = self.peek(key.instance, asked, Timestamp(0), key.replica)
             except ComputeError:
                 continue
+            if isinstance(answer, PeekRows) or key in self._links:
+                answers.append((key, answer))
         return answers
 
     def peek(
