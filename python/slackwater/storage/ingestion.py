@@ -357,6 +357,9 @@ class IngestionRunner:
             # An earlier commit whose answer was lost has happened after all.
             running.ingestion = None
             return _REBUILD_MS
+        except Fenced:
+            # Another application leads, and runs the source: it is as that one says.
+            return max(running.interval_ms, _RETRY_MS)
         except SlackwaterError as error:
             return self._failed(running, str(error))
         except Exception as error:  # one source's defect must not end the others

@@ -103,6 +103,26 @@ def test_a_slow_source_holds_up_no_other(runner_of):
     slow.release.set()
 
 
+def test_a_source_that_another_leader_runs_has_not_failed(runner_of):
+    """What ends this process is told elsewhere: the source goes on there."""
+    asked = threading.Event()
+    calls = []
+
+    def commit(*step):
+        calls.append(step)
+        if len(calls) > 1:
+            asked.set()
+        raise Fenced(1, 2)
+
+    history = []
+    runner = runner_of(commit, Ticks(), history.extend)
+    runner.add("u1", fresh(counter(up_to=3)), 1)
+    while not asked.wait(0.01):
+        runner.wake("u1")
+    runner.close()
+    assert all(change.status.error is None for change in (*history, *runner.statuses()))
+
+
 def test_a_failed_commit_is_repeated_and_shown(runner_of):
     commits = Commits()
     failures = [
