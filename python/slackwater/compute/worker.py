@@ -398,7 +398,8 @@ class Worker:
         views = [
             (flows[g], lowers[g], upper)
             for g, upper in planned.advances.items()
-            if isinstance(flows[g].export, ViewExport)
+            # Another replica may have come as far meanwhile.
+            if isinstance(flows[g].export, ViewExport) and lowers[g] < upper
         ]
         if views:
             self._outputs.advance(views)
