@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tests.support.adapter.calm import CalmPlace
 
-from slackwater.adapter.controllers.collections import INSTANCE
+from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER
 from slackwater.adapter.ddl import replacements
 from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.repr.errors import SlackwaterError
@@ -67,6 +67,20 @@ def check_history(place, times):
     assert is_new == sorted(is_new)
     assert is_new[-1]
     return is_new
+
+
+def test_the_view_goes_on_on_the_cluster_of_its_replacement(place):
+    place.sql("CREATE CLUSTER other (SIZE = '25cc')")
+    options = f"IN CLUSTER other WITH ({HOUR})"
+    place.sql(f"CREATE REPLACEMENT MATERIALIZED VIEW r FOR v {options} AS {ALL}")
+    apply(place)
+    (shown,) = place.sql("SHOW MATERIALIZED VIEWS")
+    assert (shown["name"], shown["cluster"]) == ("v", "other")
+    place.write("t", {"k": 30, "v": "b"})
+    place.wait(lambda: 30 in keys(place, "v"))
+    place.sql("DROP CLUSTER quickstart")
+    place.write("t", {"k": 31, "v": "b"})
+    place.wait(lambda: 31 in keys(place, "v"))
 
 
 def test_the_view_is_the_old_query_before_and_the_new_one_after(place):
@@ -235,7 +249,7 @@ def test_a_replacement_goes_on_after_a_restart(place):
 def test_a_view_goes_on_if_its_replacement_does_not_follow(place, monkeypatch):
     replacement(place)
     place.wait(lambda: place.env.relations.upper(place.item("r")).value > place.now_ms)
-    place.env.compute.drop(INSTANCE, [place.item("r").id])
+    place.env.compute.drop(DEFAULT_CLUSTER.id, [place.item("r").id])
     monkeypatch.setattr(replacements, "LONGEST_S", 0.2)
     refused(place, "SLACKWATER_WAIT_TIMEOUT", "ALTER MATERIALIZED VIEW v APPLY REPLACEMENT r")
     place.write("t", {"k": 1, "v": "b"})
