@@ -36,26 +36,25 @@ EQUAL_ROWS = 20_000
 )
 def test_equal_rows_that_meet_each_other_are_followed_when_it_takes_long_to_pair_them(bench):
     """To recompute is to make 400 million pairs; followed, one row meets one row."""
-    flow = bench.view("n", "SELECT x.k, count(*) AS n FROM a x JOIN a y ON x.k = y.k GROUP BY x.k")
+    bench.view("n", "SELECT x.k, count(*) AS n FROM a x JOIN a y ON x.k = y.k GROUP BY x.k")
     bench.commit(2, {"a": [(a(1), 1, 1)]})
     bench.wait("n", 1)
     expected = Counter({(1, 1): 1})
     for time in (2, 3):
         bench.commit(time + 1, {"a": [(a(time), time, 1)] * EQUAL_ROWS})
-        bench.wait("n", time)
+        tick = bench.ticked("n", time)
         expected[time, EQUAL_ROWS**2] = 1
         assert bench.rows("n", time) == expected
-        assert bench.worker.records.last(flow.global_id).by_program
+        assert tick.by_program
 
 
 @pytest.mark.parametrize("limits", [Limits(incremental_below_rows=1, whole_ms=100)], ids=["few"])
 def test_a_row_that_is_there_very_often_holds_no_core_when_its_copies_take_too_long(bench):
-    flow = bench.view("n", "SELECT k % 7 AS k, max(v) AS m, count(*) AS n FROM a GROUP BY 1")
+    bench.view("n", "SELECT k % 7 AS k, max(v) AS m, count(*) AS n FROM a GROUP BY 1")
     bench.commit(2)
     bench.wait("n", 1)
     bench.commit(3, {"a": [(a(1), 2, 10**12)]})
-    bench.wait("n", 2)
-    assert bench.worker.records.last(flow.global_id).by_program
+    assert bench.ticked("n", 2).by_program
     ((_, _, count),) = bench.rows("n", 2)
     assert count == 10**12
     bench.view("m", "SELECT k, count(*) AS n FROM b GROUP BY k", 2)

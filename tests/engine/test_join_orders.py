@@ -39,7 +39,7 @@ def bench(declared, tmp_path):
 def commit(bench, at, **rows):
     updates = {name: [(row, at, 1) for row in each] for name, each in rows.items()}
     bench.commit(at + 1, updates)
-    bench.wait("v", at)
+    bench.ticked("v", at)
 
 
 def looked_up(bench):

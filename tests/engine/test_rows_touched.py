@@ -100,8 +100,7 @@ def test_ticks_touch_what_changes(declared, tmp_path, size):
             for name, query in QUERIES.items():
                 if table == "q" and " q" not in query:
                     continue
-                bench.wait(name, at)
-                tick = bench.worker.records.last(bench.flows[name].global_id)
+                tick = bench.ticked(name, at)
                 assert tick.by_program, name
                 if number > 0:
                     touched = tick.scanned + tick.looked_up + sum(s.emitted for s in tick.steps)
@@ -120,8 +119,7 @@ def test_a_change_of_columns_that_nobody_reads_is_none(declared, tmp_path):
         bench.view("joined", QUERIES["inner join"], 1)
         for at, (old, new) in enumerate([(0, 5), (5, 6)], start=2):
             bench.write(at + 1, {"r": updates([(1, 10, old, -1), (1, 10, new, 1)], at)})
-            bench.wait("joined", at)
-            tick = bench.worker.records.last(bench.flows["joined"].global_id)
+            tick = bench.ticked("joined", at)
             assert tick.by_program
             assert (tick.looked_up, sum(s.emitted for s in tick.steps)) == (0, 0)
     finally:
@@ -141,8 +139,7 @@ def test_of_partners_that_are_only_counted_there_is_one_number_for_each_key(decl
         for at in (2, 3, 4):
             bench.write(at + 1, {"q": updates([(1, -at, 0, 1)], at)})
             for kind in ("left join", "full join", "semi join", "anti join"):
-                bench.wait(kind, at)
-                tick = bench.worker.records.last(bench.flows[kind].global_id)
+                tick = bench.ticked(kind, at)
                 assert tick.by_program, kind
                 assert at == 2 or tick.looked_up <= 20, (kind, tick)
     finally:

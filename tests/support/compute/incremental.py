@@ -15,11 +15,12 @@ import pyarrow as pa
 from tests.support.compute.declared import Declared
 from tests.support.compute.direct_outputs import DirectOutputs
 from tests.support.persist.persistence import new_environment
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.dataflow import Dataflow, IndexExport, Input, ViewExport
 from slackwater.compute.engine import Engine, Function, Lookup, ViewPlan
 from slackwater.compute.limits import Limits
+from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
@@ -231,6 +232,23 @@ class Bench:
     def wait(self, name: str, time: int) -> None:
         flow = self.flows[name]
         assert is_complete(self.worker, flow, time, PATIENCE), self.failure(flow)
+
+    def ticked(self, name: str, time: int) -> TickRecord:
+        """The record of the tick by which the view has come beyond the time.
+
+        It is made after the commit, which others see.
+        """
+        self.wait(name, time)
+        flow = self.flows[name]
+
+        def is_recorded() -> bool:
+            last = self.worker.records.last(flow.global_id)
+            return last is not None and last.upper > time
+
+        wait_until(is_recorded, what=f"the record of {name}")
+        found = self.worker.records.last(flow.global_id)
+        assert found is not None
+        return found
 
     def failure(self, flow: Dataflow) -> SlackwaterError | None:
         """Why the dataflow does not go on."""
