@@ -23,16 +23,13 @@ def cluster_events(diff: CatalogDiff) -> Iterator[Event]:
         yield from _replicas("create", cluster, cluster.replicas)
     for change in diff.clusters_altered:
         before, after = change.before, change.after
-        old = {replica.id: replica for replica in before.replicas}
-        new = {replica.id: replica for replica in after.replicas}
-        yield from _replicas("drop", before, [r for r in old.values() if r.id not in new])
-        yield from _replicas("create", after, [r for r in new.values() if r.id not in old])
-        for replica in new.values():
-            if replica.id in old and replica != old[replica.id]:
-                details = _replica_details(after, replica)
-                if replica.name != old[replica.id].name:
-                    details |= {"old_name": old[replica.id].name, "new_name": replica.name}
-                yield "alter", "cluster-replica", details
+        yield from _replicas("drop", before, change.dropped)
+        yield from _replicas("create", after, change.added)
+        for old, replica in change.changed:
+            details = _replica_details(after, replica)
+            if replica.name != old.name:
+                details |= {"old_name": old.name, "new_name": replica.name}
+            yield "alter", "cluster-replica", details
         if replace(before, replicas=()) != replace(after, replicas=()):
             yield "alter", "cluster", _renamed(before, after)
 

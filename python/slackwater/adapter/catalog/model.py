@@ -351,6 +351,10 @@ class CatalogState:
             raise user_error("SLACKWATER_UNKNOWN_CLUSTER", cluster=name, clusters=known)
         return found
 
+    def cluster_running(self, item: CatalogItem) -> ClusterEntry | None:
+        """The cluster that runs the item; None: none does, or it was dropped with the item."""
+        return None if item.cluster is None else self.clusters.get(item.cluster)
+
     def on_cluster(self, cluster: GlobalId) -> tuple[CatalogItem, ...]:
         """The objects that the cluster runs, without the parts of sources."""
         found = (i for i in self.items.values() if i.cluster == cluster and i.parent is None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from slackwater.adapter.catalog.clusters import ClusterEntry
+from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry
 from slackwater.adapter.catalog.details import Details
 from slackwater.adapter.catalog.model import (
     CATALOG_NAME,
@@ -136,8 +136,29 @@ class Altered:
 
 @dataclass(frozen=True, slots=True)
 class AlteredCluster:
+    """A cluster that was altered; its replicas are the same ones by their ids."""
+
     before: ClusterEntry
     after: ClusterEntry
+
+    @property
+    def added(self) -> tuple[ReplicaEntry, ...]:
+        """The replicas that it did not have before."""
+        old = {replica.id for replica in self.before.replicas}
+        return tuple(each for each in self.after.replicas if each.id not in old)
+
+    @property
+    def dropped(self) -> tuple[ReplicaEntry, ...]:
+        """The replicas that it does not have any more."""
+        new = {replica.id for replica in self.after.replicas}
+        return tuple(each for each in self.before.replicas if each.id not in new)
+
+    @property
+    def changed(self) -> tuple[tuple[ReplicaEntry, ReplicaEntry], ...]:
+        """The replicas that stay and are another way, as they were and as they are."""
+        old = {replica.id: replica for replica in self.before.replicas}
+        pairs = ((old.get(each.id, each), each) for each in self.after.replicas)
+        return tuple((before, after) for before, after in pairs if before != after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,16 +223,21 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
             return replace(state, parameters=kept if value is None else {**kept, name: value})
 
 
+def refuse_reserved(name: str) -> None:
+    """Raises SLACKWATER_RESERVED_NAME for a name of schemas and clusters of the system."""
+    if fold(name).startswith(_RESERVED_PREFIXES):
+        raise user_error(
+            "SLACKWATER_RESERVED_NAME",
+            objectName=name,
+            reason="names that begin with mz_ or pg_ belong to the system",
+        )
+
+
 def _create_schema(state: CatalogState, schema: SchemaEntry) -> CatalogState:
     """Raises SLACKWATER_SCHEMA_ALREADY_EXISTS, SLACKWATER_RESERVED_NAME."""
     if state.find_schema(schema.name) is not None:
         raise user_error("SLACKWATER_SCHEMA_ALREADY_EXISTS", schemaName=schema.name)
-    if fold(schema.name).startswith(_RESERVED_PREFIXES):
-        raise user_error(
-            "SLACKWATER_RESERVED_NAME",
-            objectName=schema.name,
-            reason="names that begin with mz_ or pg_ belong to the system",
-        )
+    refuse_reserved(schema.name)
     return replace(state, schemas={**state.schemas, fold(schema.name): schema})
 
 

@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from slackwater.adapter.catalog.clusters import ClusterEntry
+from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import AlteredCluster
 from slackwater.adapter.controllers.collections import cluster_of, is_stored, retention
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.descriptions import (
@@ -91,8 +92,7 @@ class Dataflows:
     def connect(self) -> None:
         """Lets the replicas of this process maintain what there is."""
         for cluster in self.state().clusters.values():
-            for replica in cluster.replicas:
-                self.compute.add_replica(cluster.id, replica.id, replica.size)
+            self._add_replicas(cluster.id, cluster.replicas)
         self.compute.initialization_complete()
 
     def create(self, items: Iterable[CatalogItem]) -> None:
@@ -153,19 +153,17 @@ class Dataflows:
         """Adds clusters with their replicas."""
         for cluster in clusters:
             self.compute.create_instance(cluster.id)
-            for replica in cluster.replicas:
-                self.compute.add_replica(cluster.id, replica.id, replica.size)
+            self._add_replicas(cluster.id, cluster.replicas)
 
-    def alter_cluster(self, before: ClusterEntry, after: ClusterEntry) -> None:
+    def alter_cluster(self, change: AlteredCluster) -> None:
         """Adds and drops replicas; those that stay go on."""
-        old = {replica.id for replica in before.replicas}
-        new = {replica.id for replica in after.replicas}
-        for replica in after.replicas:
-            if replica.id not in old:
-                self.compute.add_replica(after.id, replica.id, replica.size)
-        for replica in before.replicas:
-            if replica.id not in new:
-                self.compute.drop_replica(after.id, replica.id)
+        self._add_replicas(change.after.id, change.added)
+        for replica in change.dropped:
+            self.compute.drop_replica(change.after.id, replica.id)
+
+    def _add_replicas(self, cluster: GlobalId, replicas: Iterable[ReplicaEntry]) -> None:
+        for replica in replicas:
+            self.compute.add_replica(cluster, replica.id, replica.size)
 
     def drop_clusters(self, clusters: Iterable[ClusterEntry]) -> None:
         """Removes clusters, on which nothing runs any more."""

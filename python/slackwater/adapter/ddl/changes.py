@@ -125,7 +125,7 @@ class Changes:
 
     def tell_if_idle(self, execution: Execution, item: CatalogItem) -> bool:
         """Whether no replica runs the item, of which a notice is given then."""
-        cluster = None if item.cluster is None else self.state.clusters.get(item.cluster)
+        cluster = self.state.cluster_running(item)
         if cluster is None or cluster.replicas:
             return False
         execution.session.notify(

@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry, checked_size
-from slackwater.adapter.catalog.ops import AlterClusters, CatalogOp, CreateCluster, DropCluster
+from slackwater.adapter.catalog.ops import (
+    AlterClusters,
+    CatalogOp,
+    CreateCluster,
+    DropCluster,
+    refuse_reserved,
+)
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
 from slackwater.repr.errors import SlackwaterError, user_error
-
-_RESERVED = ("mz_", "pg_")
 
 
 class ClusterDefinitions:
@@ -49,7 +53,7 @@ class ClusterDefinitions:
                 return [] if found is None else [AlterClusters((self._altered(found, setting),))]
             case st.RenameCluster(name, new_name, if_exists):
                 found = self._find(execution, name, if_exists=if_exists)
-                _check_name(new_name)
+                refuse_reserved(new_name)
                 return [] if found is None else [AlterClusters((replace(found, name=new_name),))]
             case st.SwapClusters(name, other):
                 one, two = self._changes.state.cluster(name), self._changes.state.cluster(other)
@@ -102,7 +106,7 @@ class ClusterDefinitions:
         if existing is not None and statement.if_not_exists:
             execution.session.notify(f"The cluster {existing.name} exists already.", code="42P07")
             return []
-        _check_name(statement.name)
+        refuse_reserved(statement.name)
         blank = ClusterEntry(self._changes.new_id(), statement.name, None, (), execution.user)
         if statement.replicas is not None:
             replicas = tuple(map(self._new_replica, statement.replicas))
@@ -189,15 +193,6 @@ def _with(cluster: ClusterEntry, changed: Sequence[ReplicaEntry]) -> AlterCluste
     by_id = {each.id: each for each in changed}
     replicas = tuple(by_id.get(each.id, each) for each in cluster.replicas)
     return AlterClusters((replace(cluster, replicas=replicas),))
-
-
-def _check_name(name: str) -> None:
-    if name.casefold().startswith(_RESERVED):
-        raise user_error(
-            "SLACKWATER_RESERVED_NAME",
-            objectName=name,
-            reason="names that begin with mz_ or pg_ belong to the system",
-        )
 
 
 def _managed(action: str, cluster: ClusterEntry) -> SlackwaterError:

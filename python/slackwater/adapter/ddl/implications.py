@@ -100,18 +100,15 @@ class Implications:
 
     def _alter_cluster(self, change: AlteredCluster) -> None:
         """New replicas begin before old ones end, so that what is there goes on meanwhile."""
-        before, after, storage = change.before, change.after, self._collections.storage
-        old = {replica.id: replica for replica in before.replicas}
-        new = {replica.id: replica for replica in after.replicas}
-        for replica in new.values():
-            if replica.id not in old:
-                storage.connect_replica(after.id, replica.id)
-            elif replica.size != old[replica.id].size:
-                self._resize(after.id, replica.id, replica.size)
-        for replica in old.values():
-            if replica.id not in new:
-                storage.drop_replica(after.id, replica.id)
-        self._dataflows.alter_cluster(before, after)
+        cluster, storage = change.after.id, self._collections.storage
+        for before, after in change.changed:
+            if before.size != after.size:
+                self._resize(cluster, after.id, after.size)
+        for replica in change.added:
+            storage.connect_replica(cluster, replica.id)
+        for replica in change.dropped:
+            storage.drop_replica(cluster, replica.id)
+        self._dataflows.alter_cluster(change)
 
     def _alter_dataflows(self, change: Altered) -> None:
         """Moves dataflows with their objects, and lets indexes keep the columns of now.

@@ -46,7 +46,7 @@ class Health:
 
     def idle_cluster(self, item: CatalogItem) -> ClusterEntry | None:
         """The cluster that is to run the item and has no replicas; None: one runs it."""
-        cluster = None if item.cluster is None else self.state().clusters.get(item.cluster)
+        cluster = self.state().cluster_running(item)
         return None if cluster is None or cluster.replicas else cluster
 
     def source_statuses(self) -> Iterator[StatusChange]:

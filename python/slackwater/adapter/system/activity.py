@@ -59,6 +59,7 @@ def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
 def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """Lags against the direct inputs (local), and the tables and sources below them (global)."""
     kinds = (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK)
+    present = _present(snapshot)
     for item in items(snapshot, *kinds):
         own = snapshot.frontiers.get(item.id)
         if own is None:
@@ -67,8 +68,8 @@ def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         roots = _root_inputs(snapshot, item)
         yield (
             item.id,
-            _lag_behind(snapshot, own.upper, local),
-            _lag_behind(snapshot, own.upper, roots),
+            _lag_behind(own.upper, _uppers(snapshot, local), present),
+            _lag_behind(own.upper, _uppers(snapshot, roots), present),
             _slowest(snapshot, local),
             _slowest(snapshot, roots),
         )
@@ -88,15 +89,16 @@ def _root_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:
     return sorted(each for each in roots if each in snapshot.frontiers)
 
 
-def _lag_behind(
-    snapshot: SystemSnapshot, upper: Frontier, inputs: Iterable[GlobalId]
-) -> int | None:
-    uppers = [snapshot.frontiers[each].upper for each in inputs]
+def _uppers(snapshot: SystemSnapshot, ids: Iterable[GlobalId]) -> list[Frontier]:
+    return [snapshot.frontiers[each].upper for each in ids]
+
+
+def _lag_behind(upper: Frontier, uppers: list[Frontier], present: Frontier) -> int | None:
     if not uppers:
         return 0
     # Who keeps pace with the present is not behind a view that is final until its next refresh.
     ahead = min(uppers)
-    return _lag_ms(upper, ahead if ahead.is_empty else min(ahead, _present(snapshot)))
+    return _lag_ms(upper, ahead if ahead.is_empty else min(ahead, present))
 
 
 def _present(snapshot: SystemSnapshot) -> Frontier:
@@ -120,7 +122,7 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, s in snapshot.source_statistics.items():
         yield (
             object_id,
-            _running_replica(snapshot, object_id),
+            snapshot.running_on.get(object_id),
             s.messages_received,
             s.bytes_received,
             s.updates_staged,
@@ -196,11 +198,6 @@ def read_holds(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for hold in snapshot.read_holds:
         for global_id in sorted(hold.ids):
             yield global_id, hold.holder.name, hold.holder.kind.value, hold.since
-
-
-def _running_replica(snapshot: SystemSnapshot, source: GlobalId) -> str | None:
-    """The replica that runs the source: the one of its cluster that the controller has chosen."""
-    return snapshot.running_on.get(source)
 
 
 def recent_ticks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

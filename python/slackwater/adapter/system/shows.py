@@ -149,9 +149,8 @@ class Shows:
         return sorted(clusters, key=lambda each: each.name.casefold())
 
     def _cluster_name(self, item: CatalogItem) -> str | None:
-        if item.cluster is None:
-            return None
-        return self._relations.state.clusters[item.cluster].name
+        cluster = self._relations.state.cluster_running(item)
+        return None if cluster is None else cluster.name
 
     def _items(self, context: Context, statement: st.Show) -> list[CatalogItem]:
         state = self._relations.state

@@ -89,8 +89,12 @@ class SystemTables:
             hydrated={
                 item.id: dataflows.hydrated(item) for item in items if item.kind.is_maintained
             },
-            replica_uppers=tuple(dataflows.replica_uppers()),
-            running_on=self._relations.storage.running_on(),
+            replica_uppers=tuple(dataflows.replica_uppers())
+            if "mz_cluster_replica_frontiers" in names
+            else (),
+            running_on=self._relations.storage.running_on()
+            if "mz_source_statistics" in names
+            else {},
             statuses=self._statuses(),
             source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},
             sessions=tuple(
