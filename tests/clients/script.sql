@@ -47,6 +47,10 @@ RESET transaction_isolation;
 SELECT * FROM orders AS OF 1;
 -- @error SLACKWATER_INVALID_AS_OF 22023
 SELECT * FROM orders AS OF 'soon';
+SET max_query_result_size = '1 kB';
+-- @error SLACKWATER_RESULT_SIZE 53200
+SELECT orders.id, more.id FROM orders, range(100) AS more;
+RESET max_query_result_size;
 -- @error SLACKWATER_READ_ONLY_RELATION 42809
 INSERT INTO revenue VALUES ('xx', 1, 1);
 -- @error SLACKWATER_DEPENDENT_OBJECTS 2BP01

@@ -201,7 +201,7 @@ def test_spark_sql(reference, tmp_path):
         text=True,
         cwd=tmp_path,
         env=environment(),
-        timeout=PATIENCE,
+        timeout=len(statements()) * PATIENCE,
         check=False,
     )
     output = "\n".join(
@@ -360,7 +360,7 @@ def thrift_server(tmp_path_factory):
 def test_thrift(reference, thrift_server, tmp_path):
     script = marked_script(tmp_path / "script.sql")
     shell = beeline(thrift_server.port, tmp_path, "-f", str(script))
-    output, _ = shell.communicate(timeout=PATIENCE)
+    output, _ = shell.communicate(timeout=len(statements()) * PATIENCE)
     check(rows_of_shell(from_text(output)), reference)
 
 

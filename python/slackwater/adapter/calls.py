@@ -268,6 +268,7 @@ class Calls:
                 "hold": bound.hold,
                 "relations": bound.relations,
                 "views": bound.views,
+                "result_bytes": bound.result_bytes,
                 **lease,
                 "notices": session.take_notices(),
             }

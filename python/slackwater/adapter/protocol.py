@@ -121,11 +121,13 @@ class BindAnswer:
 
     Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
     lost when it is not renewed for so long. `views` has the indexes of those views that have some.
+    `result_bytes` is the most that the session lets a query bring to the driver.
     """
 
     timestamp: Timestamp
     hold: str | None
     relations: tuple[Mapping[str, Any], ...]
+    result_bytes: int
     lease_ms: int | None = None
     views: Mapping[GlobalId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 

@@ -203,11 +203,12 @@ class Reads:
             self.release(token)
         hold = token if items else None
         views = self._indexed(asked.views, cluster)
+        most = session.result_limit_bytes
         if not opened.locked:
-            return BindAnswer(timestamp, hold, tuple(answers), views=views)
+            return BindAnswer(timestamp, hold, tuple(answers), most, views=views)
         with self._lock:
             opened.last_renewed_s = self._lease.monotonic()
-        return BindAnswer(timestamp, hold, tuple(answers), self._lease.ms, views)
+        return BindAnswer(timestamp, hold, tuple(answers), most, self._lease.ms, views)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation

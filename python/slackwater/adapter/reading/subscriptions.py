@@ -205,7 +205,7 @@ class Subscriptions:
                     cancellation.check_deadline("everything up to its UP TO was complete")
                 tables.extend(subscription.ready)
                 subscription.ready = []
-                check_size(sum(table.nbytes for table in tables), session.result_limit_bytes)
+                check_size(sum(table.nbytes for table in tables), session.answer_limit_bytes)
             return Result(subscription.desc, pa.concat_tables(tables))
         finally:
             subscription.close()
@@ -242,7 +242,7 @@ class Subscriptions:
             return pa.Table.from_arrays(table.columns, names=names).cast(schema)
 
         return QueryCursor(
-            analysis.desc, answer, self._timeline.now(), lambda: session.result_limit_bytes, hold
+            analysis.desc, answer, self._timeline.now(), lambda: session.answer_limit_bytes, hold
         )
 
     def _held(
@@ -293,7 +293,7 @@ class Subscriptions:
             position=as_of,
             reads=tuple(item.id for item in items),
             created_ms=self._timeline.now(),
-            limit_bytes=lambda: session.result_limit_bytes,
+            limit_bytes=lambda: session.answer_limit_bytes,
         )
 
     def _feed(

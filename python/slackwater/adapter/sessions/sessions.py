@@ -28,6 +28,8 @@ from slackwater.planner.parser import variables
 from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 
+ANSWER_BYTES = 512 * 1024**2
+"""The most bytes of an answer, whatever a session asks for: the coordinator has it in memory."""
 NOTICES_KEPT = 100
 PENDING_COMMITS_KEPT = 64
 WRITES_KEPT = 1024
@@ -126,8 +128,13 @@ class Session:
 
     @property
     def result_limit_bytes(self) -> int:
-        """The most bytes that an answer, or the rows kept for one, may have."""
+        """The most bytes that a query may bring to Spark's driver."""
         return variables.size_bytes(self.variable("max_query_result_size"))
+
+    @property
+    def answer_limit_bytes(self) -> int:
+        """The most bytes that an answer of the coordinator, or the rows kept for one, may have."""
+        return min(self.result_limit_bytes, ANSWER_BYTES)
 
     def cancel(self, named: Callable[[RunningCall], bool] = lambda _: True) -> None:
         """Ends the running calls that `named` picks, those of one statement for example.

@@ -124,9 +124,9 @@ VARIABLES: Mapping[str, SessionVariable] = {
         ),
         SessionVariable(
             "max_query_result_size",
-            f"{256 * 1024**2} B",
+            f"{1024**3} B",
             _size,
-            "The most that a SUBSCRIBE, a FETCH, or the rows that a cursor keeps may have",
+            "The most that the rows of a query, a SUBSCRIBE or a FETCH may have in memory",
         ),
         SessionVariable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
         SessionVariable(

@@ -14,6 +14,9 @@ private[slackwater] object CallSite {
   private val cacheTable = "org.apache.spark.sql.execution.datasources.v2.BaseCacheTableExec"
   private val catalog = "org.apache.spark.sql.classic.Catalog"
   private val named = Set("cacheTable", "uncacheView", "isCached")
+  private val dataset = "org.apache.spark.sql.classic.Dataset"
+  private val arrow = Seq("ollectAsArrow", "oArrowBatch")
+  private val connect = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
   private val frontEnds =
     Seq("org.apache.spark.sql.connect.", "org.apache.spark.sql.hive.thriftserver.")
 
@@ -23,6 +26,12 @@ private[slackwater] object CallSite {
   def executeAtOnce: Boolean = exists { frame =>
     val name = frame.getClassName
     name == execution && frame.getMethodName.contains("oRdd") || frontEnds.exists(name.startsWith)
+  }
+
+  /** Whether the rows of a plan that is executed now come to the driver in Arrow's form. */
+  def collectArrow: Boolean = exists { frame =>
+    val (name, method) = (frame.getClassName, frame.getMethodName)
+    name.startsWith(connect) || name == dataset && arrow.exists(method.contains)
   }
 
   /** Whether the plan is made to fill Spark's cache, which may compute its rows at any time. */

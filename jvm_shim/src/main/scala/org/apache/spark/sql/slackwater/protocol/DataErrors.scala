@@ -39,6 +39,9 @@ private[slackwater] object DataErrors {
       "limit" -> limit.toString
     )
 
+  def resultSize(limit: Long): AnalysisException =
+    Errors.user("SLACKWATER_RESULT_SIZE", "limit" -> limit.toString)
+
   def temporaryFunction(name: String): AnalysisException =
     Errors.user("SLACKWATER_TEMPORARY_FUNCTION", "functionName" -> name)
 

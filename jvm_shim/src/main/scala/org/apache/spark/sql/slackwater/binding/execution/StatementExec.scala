@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
+import org.apache.spark.sql.slackwater.binding.CallSite
 import org.apache.spark.sql.slackwater.binding.logical.{Statement, StatementBinding}
 import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
@@ -47,16 +48,17 @@ private[slackwater] final case class StatementExec(
   }
 
   override protected def run(): Seq[InternalRow] = executeCollect().toSeq
-  override def executeCollect(): Array[InternalRow] = started().executeCollect()
+  override def executeCollect(): Array[InternalRow] = limited(_.executeCollect())
   override def executeToIterator(): Iterator[InternalRow] = started().executeToIterator()
-  override def executeTake(limit: Int): Array[InternalRow] = started().executeTake(limit)
-  override def executeTail(limit: Int): Array[InternalRow] = started().executeTail(limit)
+  override def executeTake(limit: Int): Array[InternalRow] = limited(_.executeTake(limit))
+  override def executeTail(limit: Int): Array[InternalRow] = limited(_.executeTail(limit))
   private[spark] override def executeCollectIterator(): (Long, Iterator[InternalRow]) =
     started().executeCollectIterator()
   override protected def doExecute(): RDD[InternalRow] = {
     Executions.forget(this)(executeQuery(doExecute()))
     query.foreach(Executions.forgetRdd)
-    started().execute()
+    val rows = started().execute()
+    if (CallSite.collectArrow) limit.fold(rows)(_.of(rows)) else rows
   }
 
   /** Spark does this as an action begins: before it prepares the plan, which would start the
@@ -70,6 +72,13 @@ private[slackwater] final case class StatementExec(
     if (!binding.fresh) renew()
     binding.use()
     current
+  }
+
+  private def limit: Option[ResultLimit] = binding.resultBytes.map(ResultLimit(_))
+
+  private def limited(action: SparkPlan => Array[InternalRow]): Array[InternalRow] = {
+    val plan = started()
+    limit.fold(action(plan))(_.collect(plan)(action))
   }
 
   private def renew(): Unit = synchronized {

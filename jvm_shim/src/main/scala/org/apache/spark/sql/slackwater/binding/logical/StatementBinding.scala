@@ -13,13 +13,16 @@ import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
   *   the first execution may have it, whichever that is
   * @param kept
   *   every execution may have it: it fills a cache, with rows of one time for ever
+  * @param resultBytes
+  *   the most that an action may bring to the driver; None: as much as it likes
   */
 private[slackwater] final class StatementBinding(
     @transient session: SparkSession,
     @transient unbound: LogicalPlan,
     execution: Option[Long],
     anywhere: Boolean,
-    kept: Boolean
+    kept: Boolean,
+    val resultBytes: Option[Long]
 ) extends Serializable {
   private var used = false
 
@@ -31,7 +34,7 @@ private[slackwater] final class StatementBinding(
 
   /** The same for a plan of this moment that needed no bind. */
   def renewed: StatementBinding =
-    new StatementBinding(session, unbound, None, anywhere = true, kept)
+    new StatementBinding(session, unbound, None, anywhere = true, kept, resultBytes)
 
   /** The query as of now. What it reads is held as long as the running execution needs it. */
   def again(): QueryExecution = {

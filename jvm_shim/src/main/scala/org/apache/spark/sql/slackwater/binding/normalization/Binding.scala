@@ -65,7 +65,13 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val answer = bind(wanted, scope, end)
       val bound = new Substitution(answer, wanted).statement(plan)
       if (command) bound
-      else Statement(bound, new StatementBinding(session, plan, execution, first, kept))
+      else {
+        val writes = scope.exists(_.writeTargets.nonEmpty)
+        val limit =
+          Option.unless(writes || SparkSessions.isInternal(session))(answer.resultBytes)
+        val binding = new StatementBinding(session, plan, execution, first, kept, limit)
+        Statement(bound, binding)
+      }
     }
   }
 

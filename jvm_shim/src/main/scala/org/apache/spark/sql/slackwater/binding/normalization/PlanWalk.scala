@@ -43,6 +43,9 @@ private[slackwater] final case class Bound(answer: JsonNode, hold: Option[Hold],
   def timestamp: Option[Long] = Wire.longOption(answer.get("timestamp"))
   def relation(index: Int): JsonNode = answer.get("relations").get(index)
 
+  /** The most bytes that the session lets a query bring to the driver. */
+  def resultBytes: Long = answer.get("result_bytes").asLong
+
   /** The indexes on a view. */
   def indexes(view: String): JsonNode = answer.path("views").path(view)
 }
