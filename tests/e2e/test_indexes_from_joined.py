@@ -92,6 +92,9 @@ def test_views_and_what_the_leader_does_not_answer(applications):
     counted = "SELECT n FROM w WHERE k IN (7, 101) ORDER BY n"
     wait_until(lambda: by_index in explained(counted), what="the index on the view")
     assert joined.rows(counted) == [[100], [15000]]
+    whole = "SELECT min(n), max(n), count(*) FROM w"
+    assert by_index in explained(whole)
+    assert joined.rows(whole) == place.rows(whole) == [[1, 15000, 103]]
     # More rows, or more bytes, than come from the leader; a key that is an expression.
     for condition, count in (
         ("k = 101", 15000),

@@ -125,6 +125,56 @@ def test_keys_may_be_expressions_over_the_columns_of_the_view(workplace):
     assert workplace.rows(joined) == [["A"]]
 
 
+FEW_OF_MANY = {
+    "a condition": "SELECT * FROM {v} WHERE s = 7",
+    "several conditions": "SELECT k + 1 AS x FROM {v} WHERE s > 4 AND k % 1000 = 3 AND s < 9",
+    "a condition on a column with another name": "SELECT * FROM (SELECT s + 1 AS z FROM {v})"
+    " WHERE z = 8",
+    "the first ones": "SELECT * FROM {v} ORDER BY s DESC, k LIMIT 7",
+    "the last ones": "SELECT * FROM {v} ORDER BY s, k DESC LIMIT 7",
+    "NULL first": "SELECT n, k FROM {v} ORDER BY n NULLS FIRST, k LIMIT 5",
+    "NULL last": "SELECT n, k FROM {v} ORDER BY n DESC NULLS LAST, k LIMIT 5",
+    "the first ones by what is left out": "SELECT n FROM {v} ORDER BY k DESC LIMIT 3",
+    "the first ones by an expression": "SELECT k % 10 AS y, k FROM {v} ORDER BY y DESC, k LIMIT 4",
+    "the first ones of some": "SELECT * FROM {v} WHERE k > 9 AND s <> 7 ORDER BY k LIMIT 3",
+    "any": "SELECT s > -100 FROM {v} LIMIT 3",
+    "no row": "SELECT * FROM {v} WHERE s < 0 LIMIT 3",
+    "repeated rows": "SELECT s FROM {v} WHERE k IS NULL",
+    "both of a union": "SELECT k FROM {v} WHERE s = 7 UNION ALL SELECT k FROM {v} WHERE s = 8",
+    "an aggregate of few": "SELECT max(k), count(*) FROM {v} WHERE s = 7",
+}
+
+
+def test_few_of_many_rows_of_a_view_come_from_its_index(workplace):
+    place = workplace
+    columns = "k INT, v INT"
+    query = (
+        "SELECT k, sum(v) AS s, max(CASE WHEN k > 5 THEN v END) AS n FROM {t} GROUP BY k"
+        " UNION ALL SELECT NULL, v, v FROM {t} WHERE k < 2"
+    )
+    viewed(place, columns, query)
+    both(place, "INSERT INTO {} SELECT id, id % 10000 FROM range(20000)")
+    hydrated(place, "i")
+    before = place.value("SELECT mz_now()")
+    both(place, "DELETE FROM {} WHERE k = 17")
+    both(place, "INSERT INTO {} VALUES (1, 6), (3, 4), (30000, -5), (0, 3), (0, 3)")
+    whole = "SELECT * FROM {v} WHERE s = 7"
+    wait_until(lambda: uses(place, whole.format(v="over_a"), "i"), what="the index")
+    for name, text in FEW_OF_MANY.items():
+        same(place, text, [before])
+        assert uses(place, f"{text.format(v='over_a')} AS OF {before}", "i"), name
+    # Too many rows, and what only the statement itself can decide.
+    for text in (
+        "SELECT count(*), sum(s) FROM {v}",
+        "SELECT * FROM {v} WHERE s = (SELECT max(s) - 1 FROM {v})",
+        "SELECT k FROM {v} ORDER BY k LIMIT 12000",
+        "SELECT k FROM {v} WHERE s >= 0 ORDER BY k LIMIT 5 OFFSET 2",
+    ):
+        same(place, text)
+    with pytest.raises(SqlError, match="DIVIDE_BY_ZERO"):
+        place.sql("SELECT * FROM over_a WHERE 1 / (s - 7) > 1")
+
+
 def test_a_view_is_read_as_a_whole_from_its_index(workplace):
     workplace.sql("CREATE TABLE t (k INT, v INT)")
     workplace.sql("CREATE VIEW v AS SELECT k, sum(v) AS s FROM t GROUP BY k")

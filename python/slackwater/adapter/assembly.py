@@ -51,6 +51,7 @@ from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.health import Health
+from slackwater.adapter.reading.peeks import Peeks
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.sessions import Sessions
@@ -252,6 +253,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
     return Performers(
         base.sessions,
         rooms.reads,
+        Peeks(base.relations, base.dataflows),
         rooms.writes,
         StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
         Statements(rooms, base.relations, base.timeline),

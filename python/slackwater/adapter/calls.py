@@ -19,6 +19,7 @@ from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.protocol import Caller
+from slackwater.adapter.reading.peeks import Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.statements import Statements
@@ -26,10 +27,10 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.writes import Writes
-from slackwater.compute.engine import Engine, Lookup
+from slackwater.compute.controller.protocol import PeekLimits
+from slackwater.compute.engine import Engine
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
-from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
 START_POLL_S = 0.2
@@ -67,6 +68,7 @@ class Performers:
 
     sessions: Sessions
     reads: Reads
+    peeks: Peeks
     writes: Writes
     staged: StagedTables
     statements: Statements
@@ -89,6 +91,7 @@ class Calls:
         self._engine = engine
         self._sessions = performers.sessions
         self._reads = performers.reads
+        self._peeks = performers.peeks
         self._writes = performers.writes
         self._staged = performers.staged
         self._statements = performers.statements
@@ -279,15 +282,13 @@ class Calls:
     def _peek(self, caller: Caller, asked: protocol.Peek) -> Mapping[str, Any]:
         """The rows of the keys, if the index has them and they are few enough."""
 
-        def action(_: Execution) -> Mapping[str, Any]:
-            keys = base64.b64decode(asked.keys)
-            wanted = Lookup(asked.program, keys, asked.as_of, asked.below, asked.rows, asked.bytes)
-            try:
-                found = self._engine.look_up(wanted)
-            except SlackwaterError:
-                # The statement goes on without it, and so does its block.
-                found = None
-            return {"rows": None if found is None else base64.b64encode(found).decode()}
+        def action(execution: Execution) -> Mapping[str, Any]:
+            keys = None if asked.keys is None else base64.b64decode(asked.keys)
+            limits = PeekLimits(asked.rows, asked.bytes)
+            found = self._peeks.rows(asked.index, asked.as_of, keys, limits, execution.cancellation)
+            if found is None:
+                return {"rows": None, "upper": None}
+            return {"rows": base64.b64encode(found.rows).decode(), "upper": found.upper}
 
         return self._running(caller, action)
 

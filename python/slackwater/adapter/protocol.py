@@ -134,17 +134,16 @@ class BindAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """A look-up of keys in an index of the leader's driver, from another application.
+    """A look-up of keys in an index, from an application that does not keep it.
 
-    `keys` is an Arrow IPC stream in base64, with a row for each key. The updates before `below` are
-    wanted, as of a time from which on the caller holds the relation, and at most so many `rows` and
-    `bytes` of them.
+    `keys` is an Arrow IPC stream in base64, with a row for each key; None: all keys. The rows at
+    `as_of` are wanted, or those of the last time before at which the index is complete; at most so
+    many `rows` and `bytes` of them.
     """
 
-    program: str
-    keys: str
+    index: GlobalId
+    keys: str | None
     as_of: Timestamp
-    below: Timestamp
     rows: int
     bytes: int
 

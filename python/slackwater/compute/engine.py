@@ -46,12 +46,13 @@ class Analysis:
 class Lookup:
     """Keys that are looked up in the index that `program` keeps.
 
-    `keys` is an Arrow IPC stream of them. The rows are those that the updates before `below` make,
-    while the contents at `as_of` are kept; at most `rows`, of at most `bytes` together.
+    `keys` is an Arrow IPC stream of them; None: all keys. The rows are those that the updates
+    before `below` make, while the contents at `as_of` are kept; at most `rows`, of at most `bytes`
+    together.
     """
 
     program: str
-    keys: bytes
+    keys: bytes | None
     as_of: Timestamp
     below: Timestamp
     rows: int

@@ -11,6 +11,7 @@ from slackwater.compute.controller.descriptions import DataflowDescription
 from slackwater.compute.controller.history import ReplicaState
 from slackwater.compute.controller.protocol import (
     AllowWrites,
+    CancelPeek,
     Command,
     CreateDataflow,
     DataflowStatus,
@@ -30,6 +31,7 @@ from slackwater.compute.controller.protocol import (
 )
 from slackwater.compute.dataflow import Dataflow, Shards, ViewExport
 from slackwater.compute.engine import Engine
+from slackwater.compute.index_peeks import IndexPeeks, IndexState
 from slackwater.compute.limits import Limits
 from slackwater.compute.logs import rows_of
 from slackwater.compute.offers import Offers, Respond
@@ -107,6 +109,7 @@ class LocalReplica:
             options.name,
             options.monotonic,
         )
+        self._peeks = IndexPeeks(parts.engine, respond, self._index, options.name)
         self._worker = Worker(
             parts.shards,
             self._offers,
@@ -127,6 +130,7 @@ class LocalReplica:
     def close(self) -> None:
         """Begins to end: no offer has an answer any more."""
         self._plans.stop()
+        self._peeks.stop()
         self._offers.close()
 
     def join(self) -> None:
@@ -168,8 +172,12 @@ class LocalReplica:
                 self._drop(global_id)
             case AllowCompaction(global_id, since):
                 self._worker.allow_compaction(global_id, Timestamp(since.value))
+            case Peek() if command.id in self._logs:
+                self._respond([PeekAnswered(command.peek_id, self._log(command))])
             case Peek():
-                self._respond([PeekAnswered(command.peek_id, self._answer(command))])
+                self._peeks.add(command)
+            case CancelPeek(peek_id):
+                self._peeks.cancel(peek_id)
             case _:
                 pass
 
@@ -189,16 +197,25 @@ class LocalReplica:
         self._offers.drop(global_id)
         self._reached.pop(global_id, None)
         self._programs.pop(global_id, None)
+        self._peeks.moved(global_id)
         over = FrontierReport(global_id, EMPTY_FRONTIER, EMPTY_FRONTIER, EMPTY_FRONTIER)
         self._respond([over])
 
-    def _answer(self, peek: Peek) -> PeekAnswer:
+    @property
+    def _logs(self) -> tuple[GlobalId, ...]:
         instance = self._state.instance
-        logs = () if instance is None else instance.logs
-        if peek.id not in logs:
-            return PeekFailed(f"{peek.id} is no log: only these are read by peeks")
+        return () if instance is None else instance.logs
+
+    def _index(self, global_id: GlobalId) -> IndexState | None:
+        described = self._described.get(global_id)
+        if described is None or global_id not in {each.id for each in described.index_exports}:
+            return None
+        reached = self._reached.get(global_id, Frontier(0))
+        return IndexState(self._programs.get(global_id), Timestamp(reached.value))
+
+    def _log(self, peek: Peek) -> PeekAnswer:
         try:
-            match list(Log)[logs.index(peek.id)]:
+            match list(Log)[self._logs.index(peek.id)]:
                 case Log.TICKS:
                     return PeekRows(rows_of(self._worker.records.all()))
                 case Log.HYDRATION_PROGRESS:
@@ -250,6 +267,8 @@ class LocalReplica:
                 responses.append(FrontierReport(global_id, reached, reached, reached))
         if responses:
             self._respond(responses)
+        for global_id in uppers:
+            self._peeks.moved(global_id)
 
     def _told(self, trouble: ReportTrouble) -> None:
         failure, memory, wall_ms = trouble.failure, trouble.out_of_memory, self._options.clock_ms()

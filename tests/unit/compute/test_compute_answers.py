@@ -38,7 +38,7 @@ def test_a_peek_is_answered_once_and_holds_its_time_until_then(room, core):
     _, name = indexed(room)
     room.replica("r1")
     room.replica("r2")
-    asked = pr.Peek("p", name, Timestamp(7), ("k=1",), "limit 3")
+    asked = pr.Peek("p", name, Timestamp(7), b"k=1", pr.PeekLimits(3, 9))
     core.peek(CLUSTER, asked)
     effects = room.run()
     assert sent(effects, "r1") == sent(effects, "r2") == [asked]

@@ -31,7 +31,7 @@ from slackwater.compute.controller.protocol import (
     PeekRows,
     Problem,
 )
-from slackwater.compute.controller.shell import Compute
+from slackwater.compute.controller.shell import Compute, OpenPeek, Wanted
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.logs import records_of
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
@@ -50,10 +50,12 @@ class IndexOffer:
     """An index that queries may read in the driver, where it is that of `program`.
 
     Together with what the driver says itself: it has all updates of its relation before `upper`.
+    `replica` is the name of the replica that has it.
     """
 
     program: str
     upper: Timestamp
+    replica: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,13 +209,25 @@ class Dataflows:
 
         def offer(core: ComputeController) -> IndexOffer | None:
             offered = [
-                IndexOffer(program, Timestamp(replica.collections[global_id].write.value))
+                IndexOffer(
+                    program,
+                    Timestamp(replica.collections[global_id].write.value),
+                    replica.key.replica,
+                )
                 for replica in self._replicas(core, global_id)
                 if (program := replica.programs.get(global_id)) is not None
             ]
             return max(offered, key=lambda each: each.upper, default=None)
 
         return self.compute.look(offer)
+
+    def peek(self, index: CatalogItem, wanted: Wanted, replica: str) -> OpenPeek:
+        """Begins to read the index on the replica. Raises as `ComputeController.peek` does."""
+        return self.compute.peek(cluster_of(index), wanted, replica)
+
+    def cancel_peek(self, peek: OpenPeek) -> None:
+        """Ends the peek, unless it has an answer."""
+        self.compute.cancel_peek(peek.peek_id)
 
     def hydrated(self, item: CatalogItem) -> dict[str, bool]:
         """Whether each replica has the contents of the view or index, by the replica's id."""

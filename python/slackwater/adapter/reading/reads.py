@@ -577,6 +577,7 @@ class Reads:
         offers = ((each, self._indexes.index(each.id)) for each in indexes)
         return [
             {
+                "id": each.id,
                 "program": offer.program,
                 "upper": offer.upper,
                 "name": each.full_name,

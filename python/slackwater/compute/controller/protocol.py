@@ -78,19 +78,30 @@ class OutputAdvanced:
 
 
 @dataclass(frozen=True, slots=True)
+class PeekLimits:
+    """The most rows, and bytes of rows, that the answer to a peek may have."""
+
+    rows: int
+    bytes: int
+
+
+UNLIMITED = PeekLimits((1 << 31) - 1, (1 << 31) - 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Peek:
     """Reads the index `id` at `time`, once it is complete there; answered once.
 
-    A log is complete at all times, and has what it has when the command comes. `keys`: only rows
-    with these keys, each in the encoding of the index; None: all rows.
-    `finishing` says which conditions, columns, order and limit apply; opaque here.
+    A log is complete at all times, and has what it has when the command comes. `keys`: an Arrow IPC
+    stream with a row for each key whose rows are wanted; None: all rows. A peek that finds more
+    than its `limits` allow fails.
     """
 
     peek_id: str
     id: GlobalId
     time: Timestamp
-    keys: tuple[str, ...] | None = None
-    finishing: str = ""
+    keys: bytes | None = None
+    limits: PeekLimits = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from slackwater.compute.controller.core import ComputeController, Restored
 from slackwater.compute.controller.descriptions import DataflowDescription
 from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.protocol import (
+    UNLIMITED,
     Command,
     DataflowStatus,
     FromReplica,
@@ -34,6 +35,7 @@ from slackwater.compute.controller.protocol import (
     OutputRefused,
     Peek,
     PeekAnswer,
+    PeekLimits,
     PeekRows,
     ReplicaResponse,
     Response,
@@ -141,6 +143,24 @@ class Seams:
     clock_ms: Callable[[], int]
 
 
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The contents of a peek: the rows of an index at a time, as `Peek` has them."""
+
+    id: GlobalId
+    time: Timestamp
+    keys: bytes | None = None
+    limits: PeekLimits = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class OpenPeek:
+    """A peek that was sent, and the answer to come."""
+
+    peek_id: str
+    answer: Future[PeekAnswer]
+
+
 class Compute:
     """Instances, their replicas and their dataflows. Thread-safe."""
 
@@ -194,6 +214,7 @@ class Compute:
 
     def close(self) -> None:
         """Ends the connections, and waits for replicas of this process. Nothing is lost."""
+        self._do(lambda core: core.cancel_peeks(list(self._peeks)))
         with self._order:
             links = [link for _, link in self._links.values()]
         for link in links:
@@ -273,28 +294,31 @@ class Compute:
                 continue
             asked = logs[list(Log).index(log)]
             try:
-                answer = self.peek(key.instance, asked, Timestamp(0), key.replica)
+                peek = self.peek(key.instance, Wanted(asked, Timestamp(0)), key.replica)
+                answer = peek.answer.result()
             except ComputeError:
                 continue
             if isinstance(answer, PeekRows) or key in self._links:
                 answers.append((key, answer))
         return answers
 
-    def peek(
-        self, instance_id: str, global_id: GlobalId, time: Timestamp, replica: str | None = None
-    ) -> PeekAnswer:
-        """The answer to a peek. Raises as `ComputeController.peek` does."""
+    def peek(self, instance_id: str, wanted: Wanted, replica: str | None = None) -> OpenPeek:
+        """Begins a peek. Raises as `ComputeController.peek` does."""
         answer: Future[PeekAnswer] = Future()
 
         def ask(core: ComputeController) -> str:
             self._peek_count += 1
             peek_id = str(self._peek_count)
-            core.peek(instance_id, Peek(peek_id, global_id, time), replica)
+            asked = Peek(peek_id, wanted.id, wanted.time, wanted.keys, wanted.limits)
+            core.peek(instance_id, asked, replica)
             self._peeks[peek_id] = answer
             return peek_id
 
-        self._do(ask)
-        return answer.result()
+        return OpenPeek(self._do(ask), answer)
+
+    def cancel_peek(self, peek_id: str) -> None:
+        """Answers the peek with `PeekCanceled`, unless it has an answer."""
+        self._do(lambda core: core.cancel_peek(peek_id))
 
     def validate(self) -> None:
         """Raises FatalError when the core is not consistent, or knows another replica."""

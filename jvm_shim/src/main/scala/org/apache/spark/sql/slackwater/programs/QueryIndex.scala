@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnsafeRow}
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, KeyedSink, Sink}
-import org.apache.spark.sql.slackwater.scan.{IndexReader, LocalIndex}
+import org.apache.spark.sql.slackwater.scan.{IndexReader, LocalIndex, WantedRows}
 import org.apache.spark.sql.types.{DataType, StructType}
 
 /** The arrangement of a program that queries look up in. */
@@ -23,14 +23,22 @@ private[slackwater] object QueryIndex {
     override def upper: Long = found.upper
     override def updates: Long = found.rows
 
-    override def all(below: Long)(visit: (UnsafeRow, Long) => Unit): Unit =
+    override def all(below: Long)(sink: WantedRows): Unit = {
+      var last: UnsafeRow = null
       found.scan(
         below,
         new KeyedSink {
-          override def take(key: UnsafeRow, row: UnsafeRow, time: Long, diff: Long): Unit =
-            visit(row, diff)
+          override def take(key: UnsafeRow, row: UnsafeRow, time: Long, diff: Long): Unit = {
+            if (key != last) {
+              sink.endKey()
+              last = key.copy()
+            }
+            sink.add(row, diff)
+          }
         }
       )
+      sink.endKey()
+    }
 
     override def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long) => Unit): Unit =
       found.lookup(

@@ -27,6 +27,11 @@ private[slackwater] trait CollectionIndex {
     *   it is complete before that time (ms) at least
     */
   def found(wanted: Seq[InternalRow], asOf: Long, offered: Long, most: Int): Option[FoundRows]
+
+  /** The same of all keys, at least of the rows that are `wanted`, an expression over `columns` by
+    * their places.
+    */
+  def all(asOf: Long, offered: Long, most: Int, wanted: Finishing): Option[FoundRows]
 }
 
 /** What an index has of some keys.
@@ -54,46 +59,68 @@ private[slackwater] trait LocalIndex extends CollectionIndex {
   ): Option[FoundRows] = {
     val keyOf = IndexKeys.ofValues(this)
     val keys = wanted.map(row => keyOf(row).copy()).distinct
-    summed(asOf, offered, most)((reader, below) =>
-      visit => keys.foreach(reader.lookup(_, below)(visit))
-    )
+    summed(asOf, offered) { (reader, below) =>
+      RowSums.within(most) { sums =>
+        keys.foreach(reader.lookup(_, below)(sums.add))
+        sums.all
+      }
+    }
   }
 
-  /** The rows with the keys that the updates before `below` (ms) make, while the contents at `asOf`
-    * are kept; None also where these times are not there any more.
+  /** The rows with the keys, or of all keys, that the updates before `below` (ms) make, while the
+    * contents at `asOf` are kept; None also where these times are not there any more.
     */
   def before(
-      wanted: Seq[InternalRow],
+      wanted: Option[Seq[InternalRow]],
       asOf: Long,
       below: Long,
       most: Int
   ): Option[Seq[UnsafeRow]] = {
     val keyOf = IndexKeys.ofValues(this)
-    val keys = wanted.map(row => keyOf(row).copy()).distinct
+    val keys = wanted.map(_.map(row => keyOf(row).copy()).distinct)
     reading(asOf) { reader =>
+      val until = math.min(reader.upper, below)
       RowSums.within(most) { sums =>
-        keys.foreach(reader.lookup(_, math.min(reader.upper, below))(sums.add))
+        keys match {
+          case Some(some) => some.foreach(reader.lookup(_, until)(sums.add))
+          case None       => wantedOf(reader, until, most, Finishing.everything).foreach {
+              case (row, count) => sums.add(row, count)
+            }
+        }
         sums.rows
       }
     }.flatten
   }
 
-  /** The same of all keys; None also where it has more than `most` updates. */
-  def all(asOf: Long, offered: Long, most: Int): Option[FoundRows] =
-    summed(asOf, offered, most)((reader, below) =>
-      visit => if (reader.updates > most) throw RowSums.TooMany else reader.all(below)(visit)
-    )
+  override def all(
+      asOf: Long,
+      offered: Long,
+      most: Int,
+      wanted: Finishing
+  ): Option[FoundRows] = summed(asOf, offered) { (reader, below) =>
+    RowSums.within(most)(_ => wantedOf(reader, below, most, wanted))
+  }
 
-  private def summed(asOf: Long, offered: Long, most: Int)(
-      updates: (IndexReader, Long) => ((UnsafeRow, Long) => Unit) => Unit
+  private def wantedOf(
+      reader: IndexReader,
+      below: Long,
+      most: Int,
+      wanted: Finishing
+  ): Seq[(UnsafeRow, Long)] = {
+    if (reader.updates > wanted.mostUpdates) throw RowSums.TooMany
+    val rows = new WantedRows(wanted, most)
+    try reader.all(below)(rows)
+    catch { case WantedRows.Enough => () }
+    rows.rows
+  }
+
+  private def summed(asOf: Long, offered: Long)(
+      rows: (IndexReader, Long) => Option[Seq[(UnsafeRow, Long)]]
   ): Option[FoundRows] =
     reading(asOf) { reader =>
       // It moves on meanwhile: what comes later is not looked at, or it would count twice.
       val reached = reader.upper
-      RowSums.within(most) { sums =>
-        updates(reader, math.min(reached, asOf + 1))(sums.add)
-        FoundRows(math.max(reached, offered), sums.all)
-      }
+      rows(reader, math.min(reached, asOf + 1)).map(FoundRows(math.max(reached, offered), _))
     }.flatten
 }
 
@@ -111,8 +138,8 @@ private[slackwater] trait IndexReader {
   /** How many updates it has, of all times. */
   def updates: Long
 
-  /** The same for the updates of all keys. */
-  def all(below: Long)(visit: (UnsafeRow, Long) => Unit): Unit
+  /** Gives the updates of all keys to `sink`, key by key. */
+  def all(below: Long)(sink: WantedRows): Unit
 }
 
 /** The indexes that this driver keeps, by the programs that maintain them. */

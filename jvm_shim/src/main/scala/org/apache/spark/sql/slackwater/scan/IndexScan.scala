@@ -54,17 +54,27 @@ private[slackwater] object IndexScan extends PredicateHelper {
       }
       .nextOption()
 
-  /** All rows of a view; None: no index in this driver has them, or they are too many. */
-  def all(view: IndexedView): Option[InlineRows] =
-    here(view)
+  /** The rows of a view that are wanted, and perhaps others; None: no index has them, or they are too
+    * many.
+    */
+  def all(session: SparkSession, view: IndexedView, wanted: Finishing): Option[InlineRows] =
+    (here(view) ++ there(session, view))
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, view)
-          found <- index.all(view.asOf, offer.upper, mostRows) if found.upper > view.asOf
+          places = view.named.map(_._2.exprId).zip(output).toMap
+          found <- attempt(
+            index.all(view.asOf, offer.upper, mostRows, wanted.over(places))
+          ) if found.upper > view.asOf
           rows <- RowSums.within(mostRows)(sumsOf(_, found).rows)
         } yield inline(index, view, output, rows)
       }
       .nextOption()
+
+  /** None: it fails, which the statement does when it runs. */
+  private def attempt[A](found: => Option[A]): Option[A] =
+    try found
+    catch { case NonFatal(_) => None }
 
   private def inline(
       index: CollectionIndex,
@@ -137,10 +147,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
 
-  /** None: it fails, which the statement does when it runs. */
-  private def value(e: Expression): Option[Any] =
-    try Some(e.eval())
-    catch { case NonFatal(_) => None }
+  private def value(e: Expression): Option[Any] = attempt(Some(e.eval()))
 
   /** The rows with some of the keys, whose values are `wanted`, at the time of the scan, if they are
     * at most `most`; None also where the index cannot be read at that time.

@@ -5,6 +5,8 @@ import java.util.Base64
 import scala.util.Try
 import scala.util.control.NonFatal
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.classic.SparkSession
@@ -33,23 +35,30 @@ private[scan] final class LeaderIndex(
       asOf: Long,
       offered: Long,
       most: Int
-  ): Option[FoundRows] =
-    try looked(wanted, asOf, most)
-    catch { case NonFatal(_) => None }
+  ): Option[FoundRows] = {
+    val keys = Wire.base64(Wire.encode(wanted.iterator, LeaderIndex.schemaOf(keyTypes)))
+    peeked(asOf, most)(_.put("keys", keys))
+  }
 
-  private def looked(wanted: Seq[InternalRow], asOf: Long, most: Int): Option[FoundRows] = {
-    val body = SparkSessions
-      .request(session)
-      .put("program", offer.program)
-      .put("keys", Wire.base64(Wire.encode(wanted.iterator, LeaderIndex.schemaOf(keyTypes))))
-      .put("as_of", asOf)
-      .put("below", math.min(offer.upper, asOf + 1))
-      .put("rows", most)
-      .put("bytes", LeaderIndex.mostBytes)
-    for {
-      rows <- Option(leader.call("/v1/peek", body).get("rows")).filterNot(_.isNull)
-      found <- Wire.decodeIfWhole(Base64.getDecoder.decode(rows.asText), columns)
-    } yield FoundRows(offer.upper, found.map(_ -> 1L))
+  override def all(
+      asOf: Long,
+      offered: Long,
+      most: Int,
+      wanted: Finishing
+  ): Option[FoundRows] = peeked(asOf, most)(_.putNull("keys"))
+
+  private def peeked(asOf: Long, most: Int)(
+      keys: ObjectNode => ObjectNode
+  ): Option[FoundRows] = {
+    val body = SparkSessions.request(session).put("index", offer.id).put("as_of", asOf)
+    keys(body).put("rows", most).put("bytes", LeaderIndex.mostBytes)
+    try {
+      val answer = leader.call("/v1/peek", body)
+      for {
+        rows <- Option(answer.get("rows")).filterNot(_.isNull)
+        found <- Wire.decodeIfWhole(Base64.getDecoder.decode(rows.asText), columns)
+      } yield FoundRows(answer.get("upper").asLong, found.map(_ -> 1L))
+    } catch { case NonFatal(_) => None }
   }
 }
 
@@ -69,23 +78,24 @@ private[slackwater] object LeaderIndex {
       val names = parts.schema.fieldNames.toSet
       scan.named.forall { case (name, _) => names(Stored.column(name)) }
     }
-    for {
-      leader <- scan.leader if isWhole && !SparkSessions.isInternal(session)
-      keys <- offer.keys.map(_.flatMap(byName.get)) if keys.size == offer.keys.get.size
-    } yield new LeaderIndex(
-      session,
-      leader,
-      offer,
-      StructType(scan.named.map { case (name, a) => StructField(name, a.dataType) }),
-      keys.zip(offer.keys.get).map { case (a, name) => a.withName(name) }
-    )
+    val keys = offer.keys.filter(_.forall(byName.contains)).getOrElse(Nil)
+    scan.leader.filter(_ => isWhole && !SparkSessions.isInternal(session)).map { leader =>
+      new LeaderIndex(
+        session,
+        leader,
+        offer,
+        StructType(scan.named.map { case (name, a) => StructField(name, a.dataType) }),
+        keys.map(name => byName(name).withName(name))
+      )
+    }
   }
 
   private def schemaOf(keys: Seq[DataType]): StructType =
     StructType(keys.zipWithIndex.map { case (kind, i) => StructField(s"key$i", kind) })
 
-  /** What a leader answers: the rows of the keys that are in the Arrow IPC stream, as such a stream;
-    * null where the index has not got them, or they are too many.
+  /** What a leader answers: the rows of the keys that are in the Arrow IPC stream, or of all keys
+    * where that is null, as such a stream; null where the index has not got them, or they are too
+    * many.
     */
   def answer(
       program: String,
@@ -97,7 +107,7 @@ private[slackwater] object LeaderIndex {
   ): Array[Byte] = {
     val found = for {
       index <- CollectionIndexes.find(program)
-      wanted = Wire.decode(Iterator(keys), schemaOf(index.keyTypes))
+      wanted = Option(keys).map(some => Wire.decode(Iterator(some), schemaOf(index.keyTypes)))
       // It may have forgotten what was before the time at which it was complete.
       rows <- Try(index.before(wanted, asOf, below, mostRows)).toOption.flatten
       if rows.map(_.getSizeInBytes.toLong).sum <= mostBytes

@@ -38,6 +38,7 @@ private[slackwater] trait Indexed {
   def offers: Iterator[IndexOffer] = indexes.elements.asScala.map { offer =>
     val keys = offer.path("keys").elements.asScala.map(k => Option.unless(k.isNull)(k.asText)).toSeq
     IndexOffer(
+      offer.get("id").asText,
       offer.get("program").asText,
       offer.get("upper").asLong,
       offer.path("name").asText,
@@ -51,12 +52,15 @@ private[slackwater] trait Indexed {
 
 /** An index, as the coordinator offers it.
   *
+  * @param id
+  *   by which the coordinator knows it
   * @param program
   *   by which the leader's driver knows it; it is complete before `upper` (ms) at least
   * @param keys
   *   the columns that are its keys; None: a key is another expression
   */
 private[slackwater] final case class IndexOffer(
+    id: String,
     program: String,
     upper: Long,
     name: String,

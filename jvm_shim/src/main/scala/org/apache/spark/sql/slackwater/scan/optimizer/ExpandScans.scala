@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.optimizer.{InferFiltersFromConstraints, Pus
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.scan.{IndexJoin, IndexScan, PartScan}
+import org.apache.spark.sql.slackwater.scan.{Finishing, IndexJoin, IndexScan, PartScan}
 import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, Indexed, IndexedView}
 
 /** Replaces bound scans, and views that have indexes, by what an index finds for their conditions, or
@@ -32,8 +32,10 @@ private[slackwater] final case class ExpandScans(session: SparkSession) extends 
     */
   private def withoutViews(plan: LogicalPlan): LogicalPlan = {
     def expanded(part: LogicalPlan): LogicalPlan = part match {
-      case view: IndexedView => IndexScan.all(view).getOrElse(view.child)
-      case other             => other.mapChildren(expanded)
+      case Finishing(view, wanted) =>
+        val rows = IndexScan.all(session, view, wanted).getOrElse(view.child)
+        part.transformDown { case v: IndexedView if v eq view => rows }
+      case other => other.mapChildren(expanded)
     }
     val found = inferred(plan)
     expanded(if (isIndexed(found)) joined(found) else found)
