@@ -83,8 +83,9 @@ private[slackwater] trait LocalIndex extends CollectionIndex {
       RowSums.within(most) { sums =>
         keys match {
           case Some(some) => some.foreach(reader.lookup(_, until)(sums.add))
-          case None       => wantedOf(reader, until, most, Finishing.everything).foreach {
-              case (row, count) => sums.add(row, count)
+          case None       =>
+            wantedOf(reader, until, most, Finishing.everything).foreach { case (row, count) =>
+              sums.add(row, count)
             }
         }
         sums.rows

@@ -83,8 +83,8 @@ private[slackwater] object Finishing {
 /** Takes the updates of an index key by key, and keeps the rows that are wanted, each with how often
   * it is there. Expressions of `wanted` are over the columns of the index, by their places.
   *
-  * Ends the scan by [[RowSums.TooMany]] where there are more than `most`, and by
-  * [[WantedRows.Enough]] where no other row can be among those that are wanted.
+  * Ends the scan by [[RowSums.TooMany]] where there are more than `most`, or too many bytes of them,
+  * and by [[WantedRows.Enough]] where no other row can be among those that are wanted.
   */
 private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
   private val holds = wanted.conditions.reduceOption(And(_, _)).map(Predicate.createInterpreted)
@@ -93,10 +93,11 @@ private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
 
   /** The last one in the order comes first. */
   private val kept =
-    mutable.PriorityQueue.empty[(UnsafeRow, Long)](
-      (a: (UnsafeRow, Long), b: (UnsafeRow, Long)) => ordering.compare(a._1, b._1)
+    mutable.PriorityQueue.empty[(UnsafeRow, Long)]((a: (UnsafeRow, Long), b: (UnsafeRow, Long)) =>
+      ordering.compare(a._1, b._1)
     )
   private var count = 0L
+  private var bytes = 0L
 
   def add(row: UnsafeRow, diff: Long): Unit =
     if (holds.forall(_.eval(row))) ofKey.get(row) match {
@@ -112,12 +113,20 @@ private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
 
   private def keep(row: UnsafeRow, sum: Long): Unit = {
     kept += row -> sum
-    count += math.max(0L, sum)
+    account(row, sum)
     wanted.limit.foreach { limit =>
       if (wanted.order.isEmpty && count >= limit) throw WantedRows.Enough
-      while (kept.nonEmpty && count - kept.head._2 >= limit) count -= kept.dequeue()._2
+      while (kept.nonEmpty && count - kept.head._2 >= limit) {
+        val (last, times) = kept.dequeue()
+        account(last, -times)
+      }
     }
-    if (count > most) throw RowSums.TooMany
+    if (count > most || bytes > WantedRows.mostBytes) throw RowSums.TooMany
+  }
+
+  private def account(row: UnsafeRow, times: Long): Unit = {
+    count += times
+    bytes += times * row.getSizeInBytes
   }
 
   def rows: Seq[(UnsafeRow, Long)] = kept.toSeq
@@ -125,4 +134,7 @@ private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
 
 private[scan] object WantedRows {
   object Enough extends ControlThrowable
+
+  /** So many bytes are taken out of an index for one statement. */
+  val mostBytes: Long = 16L << 20
 }

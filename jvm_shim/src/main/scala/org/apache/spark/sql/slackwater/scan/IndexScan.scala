@@ -27,6 +27,9 @@ private[slackwater] object IndexScan extends PredicateHelper {
   /** So many rows are taken out of an index; where there are more, a scan costs less. */
   val mostRows = 10000
 
+  /** So many rows of a view, whose query has to be run where there are more. */
+  private val mostOfView = 200000
+
   /** So many keys are looked up. */
   val mostKeys = 1000
 
@@ -64,10 +67,9 @@ private[slackwater] object IndexScan extends PredicateHelper {
           output <- columnsOf(index, view)
           places = view.named.map(_._2.exprId).zip(output).toMap
           found <- attempt(
-            index.all(view.asOf, offer.upper, mostRows, wanted.over(places))
+            index.all(view.asOf, offer.upper, mostOfView, wanted.over(places))
           ) if found.upper > view.asOf
-          rows <- RowSums.within(mostRows)(sumsOf(_, found).rows)
-        } yield inline(index, view, output, rows)
+        } yield inline(index, view, output, repeated(found))
       }
       .nextOption()
 
@@ -175,6 +177,9 @@ private[slackwater] object IndexScan extends PredicateHelper {
         }
       }
     }
+
+  private def repeated(found: FoundRows): Seq[UnsafeRow] =
+    Consolidate.repeated(found.rows.map { case (row, count) => InlineUpdate(row, 0L, count) })
 
   private def sumsOf(sums: RowSums, found: FoundRows): RowSums = {
     found.rows.foreach { case (row, count) => sums.add(row, count) }

@@ -27,7 +27,9 @@ private[slackwater] final case class InlineRowsExec(
 
   override protected def doExecute(): RDD[InternalRow] = {
     val counter = longMetric("numOutputRows")
-    val slices = math.max(1, math.min(unsafeRows.size / 1024, session.leafNodeDefaultParallelism))
+    val bytes = unsafeRows.iterator.map(_.asInstanceOf[UnsafeRow].getSizeInBytes.toLong).sum
+    val many = math.min(unsafeRows.size / 1024, session.leafNodeDefaultParallelism)
+    val slices = math.max(many, 1 + (bytes / InlineRowsExec.mostOfTask).toInt)
     sparkContext.parallelize(unsafeRows, slices).map { row =>
       counter += 1
       row
@@ -44,4 +46,10 @@ private[slackwater] final case class InlineRowsExec(
     SQLMetrics.postDriverMetricUpdates(sparkContext, execution, metrics.values.toSeq)
     result.toArray
   }
+}
+
+private[slackwater] object InlineRowsExec {
+
+  /** So many bytes go with a task; Spark warns of more than a megabyte. */
+  val mostOfTask: Long = 512L << 10
 }
