@@ -11,7 +11,7 @@ from tests.support.compute.controller_room import ComputeRoom, index, of_kind, v
 from tests.support.waiting import PATIENCE
 
 from slackwater.compute.controller import protocol as pr
-from slackwater.compute.controller.shell import Compute, OutputRefusal, Seams
+from slackwater.compute.controller.shell import Compute, OutputRefusal, Seams, Wanted
 from slackwater.controller.protocol import AllowCompaction, ReplicaKey
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -326,6 +326,26 @@ def test_a_log_is_read_from_each_replica(shelled):
     assert [each.rows for each in found] == [b"r1", b"r2"]
     asked = {peek.id for link in shelled.links.values() for peek in of_kind(link.told, pr.Peek)}
     assert len(asked) == 1
+
+
+def test_a_peek_is_answered_cancelled_or_ends_with_the_shell(shelled):
+    described = index("u50", [shelled.table], as_of=5)
+    shelled.compute.create([("c", described)], {}, Timestamp(9))
+    link = shelled.replica()
+    limits = pr.PeekLimits(3, 9)
+    wanted = Wanted("u50", Timestamp(7), b"keys", limits)
+    answered, cancelled, left = (shelled.compute.peek("c", wanted, "r1") for _ in range(3))
+    told = of_kind(link.told, pr.Peek)
+    assert told[0] == pr.Peek(answered.peek_id, "u50", Timestamp(7), b"keys", limits)
+    link.say([pr.PeekAnswered(answered.peek_id, pr.PeekRows(b"rows"))])
+    assert answered.answer.result(PATIENCE) == pr.PeekRows(b"rows")
+    shelled.compute.cancel_peek(cancelled.peek_id)
+    assert cancelled.answer.result(PATIENCE) == pr.PeekCanceled()
+    assert pr.CancelPeek(cancelled.peek_id) in link.told
+    shelled.compute.cancel_peek(answered.peek_id)
+    assert not left.answer.done()
+    shelled.compute.close()
+    assert left.answer.result(PATIENCE) == pr.PeekCanceled()
 
 
 def test_what_waits_for_its_input_is_scheduled_when_that_was_committed(shelled):
