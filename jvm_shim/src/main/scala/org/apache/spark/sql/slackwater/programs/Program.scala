@@ -160,7 +160,8 @@ private[slackwater] final class Program(
       val tick = new TickContext(missed.lower, asOf + 1, steps.size, deltas, budget, None)
       def isLinear(i: Int): Boolean = {
         val operator = steps(i).operator
-        val isIdle = operator.isIdle(tick)
+        // What has begun and ended by itself meanwhile its own state does not have any more.
+        val isIdle = operator.followsInputs && operator.isIdle(tick)
         if (!isIdle && operator.isLinear) tick(i) = operator.run(tick, tick.metrics(i))
         else tick(i) = Updates.none
         isIdle || operator.isLinear
