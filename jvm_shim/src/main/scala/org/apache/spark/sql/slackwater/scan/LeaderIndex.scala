@@ -38,6 +38,12 @@ private[scan] final class LeaderIndex(
     catch { case NonFatal(_) => None }
 
   private def looked(wanted: Seq[InternalRow], asOf: Long, most: Int): Option[FoundRows] = {
+    val keyOf = IndexKeys.ofValues(this)
+    val keys = wanted.distinctBy(row => keyOf(row).copy())
+    if (keys.isEmpty) Some(FoundRows(offer.upper, Nil)) else asked(keys, asOf, most)
+  }
+
+  private def asked(wanted: Seq[InternalRow], asOf: Long, most: Int): Option[FoundRows] = {
     val body = SparkSessions
       .request(session)
       .put("program", offer.program)
