@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
+from tests.e2e.test_index_joins import FORMS
 from tests.support.applications.application import Application
 from tests.support.applications.fixtures import Workplace
 from tests.support.applications.indexed import KINDS, both, hydrated, uses
+from tests.support.applications.many_relations import interpret
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -24,6 +26,9 @@ def applications(tmp_path_factory):
     with Application(location) as first, Application(location) as second:
         place = Workplace(first, "place", folder)
         second.sql("USE slackwater.place")
+        for each in (first, second):
+            each.sql("USE slackwater.place", session="interpreted")
+            interpret(each, "interpreted")
         yield place, second
 
 
@@ -39,6 +44,21 @@ def asked(application, table, at):
     return sorted(application.rows(f"{' UNION ALL '.join(parts)}{at}"), key=repr)
 
 
+def joins(table):
+    """Joins by every kind of key, and every form of join by one of them, as one query."""
+    parts = [
+        f"SELECT '{kind}' AS how, p.v AS n, t.v FROM p LEFT JOIN {table} t"
+        f" ON t.k_{kind} {('=', '<=>')[number % 2]} p.k_{kind}"
+        for number, kind in enumerate(KINDS)
+    ]
+    few = "(SELECT k_int AS k, v AS n FROM p)"
+    parts += [
+        f"SELECT '{name}' AS how, * FROM ({text.replace(' p ', f' {few} p ')})"
+        for name, text in FORMS.items()
+    ]
+    return " UNION ALL ".join(parts).replace("{t}", f"(SELECT k_int AS k, v FROM {table})")
+
+
 def test_every_kind_of_key(applications):
     place, joined = applications
     columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
@@ -50,6 +70,8 @@ def test_every_kind_of_key(applications):
         place.sql(f"CREATE TABLE {name} ({columns}, v INT) {RETAINED}")
     for kind in KINDS:
         place.sql(f"CREATE INDEX by_{kind} ON a (k_{kind}) {RETAINED}")
+    place.sql(f"CREATE TABLE p ({columns}, v INT) {RETAINED}")
+    place.sql(f"INSERT INTO p VALUES {rows}")
     both(place, f"INSERT INTO {{}} VALUES {rows}")
     for kind in KINDS:
         hydrated(place, f"by_{kind}")
@@ -63,12 +85,21 @@ def test_every_kind_of_key(applications):
         times.append(place.value("SELECT mz_now()"))
     for at in ("", *(f" AS OF {each}" for each in times)):
         assert asked(joined, "a", at) == asked(place, "b", at), at
+    at = f" AS OF {times[1]}"
+    met = [
+        sorted(where.rows(joins(table) + at, session="interpreted"), key=repr)
+        for where, table in ((joined, "a"), (place, "b"))
+    ]
+    assert met[0] == met[1]
+    joins_by = str(joined.rows(f"EXPLAIN EXTENDED {joins('a')}{at}"))
     for kind, (_, values) in KINDS.items():
         if kind == "char":
             continue
         text = f"SELECT v FROM a WHERE k_{kind} <=> {values[0]} AS OF {times[0]}"
         plan = str(joined.rows(f"EXPLAIN EXTENDED {text}"))
         assert f"by index slackwater.place.by_{kind}" in plan, kind
+        by = f"LEFT OUTER slackwater.place.a as of {times[1]} by index slackwater.place.by_{kind} "
+        assert by in joins_by, kind
 
 
 def test_views_and_what_the_leader_does_not_answer(applications):
@@ -105,8 +136,27 @@ def test_views_and_what_the_leader_does_not_answer(applications):
         assert joined.value(text) == count
     assert by_index not in explained("SELECT v FROM t WHERE k = 101")
     assert by_index not in explained("SELECT v FROM t WHERE upper(v) = 'A'")
+    # The same in joins; what is found is limited by bytes, and by more rows than a look-up of keys.
+    for keys, count in (("(-1), (-2), (NULL)", 1), ("(101), (101)", 30000), ("(0), (1)", 200)):
+        text = f"SELECT count(v) FROM VALUES {keys} AS p(k) JOIN t ON t.k = p.k"
+        assert "IndexLookupJoin" in explained(text)
+        assert joined.value(text) == count
+    text = "SELECT count(v) FROM range(100) p JOIN t ON t.k = CAST(p.id AS INT)"
+    assert "IndexLookupJoin" in explained(text)
+    assert joined.value(text) == 10000
+    text = "SELECT p.k, w.n FROM VALUES (7), (101), (102) AS p(k) LEFT JOIN w ON w.k = p.k"
+    wait_until(lambda: "IndexLookupJoin" in explained(text), what="the index on the view")
+    assert sorted(joined.rows(text)) == [[7, 100], [101, 15000], [102, None]]
+    many = "SELECT CAST(id AS INT) AS k FROM range(30000) WHERE id % 2 = 0"
+    for how, count in (("JOIN", 20000), ("LEFT SEMI JOIN", 51), ("LEFT ANTI JOIN", 14949)):
+        text = f"SELECT count(*) FROM (SELECT p.k FROM ({many}) p {how} t ON t.k = p.k)"
+        assert joined.value(text) == count
+    by_expression = "SELECT p.x FROM VALUES ('A') AS p(x) JOIN t ON upper(t.v) = p.x AND t.k = -1"
+    assert "IndexLookupJoin" not in explained(by_expression)
     joined.sql("UPDATE t SET v = 'b' WHERE k = -1")
     assert joined.rows(few) == place.rows(few) == [["b"]]
+    one = "SELECT t.v FROM VALUES (-1), (-5) AS p(k) JOIN t ON t.k = p.k"
+    assert joined.rows(one) == place.rows(one) == [["b"]]
 
 
 def test_each_application_sees_what_the_other_wrote(applications):

@@ -148,6 +148,22 @@ def test_a_program_brings_forward_what_another_one_has_loaded(bench, programs):
     assert tick(second, 12, 20) == {((1, 2, 11), 15): -1}
 
 
+def test_what_has_changed_by_itself_is_not_brought_forward_by_the_inputs(bench, programs):
+    """A row has ended between the contents that one has loaded and those of another's begin."""
+    valid = "SELECT x.k, x.v, b.w FROM (SELECT k, v FROM a WHERE mz_now() < v) x, b WHERE x.k = b.k"
+    bench.commit(5, {"a": [(a(1, 7), 1, 1), (a(2, 90), 1, 1)], "b": [((1, 10), 2, 1)]})
+    first, second = programs("first", valid), programs("second", valid)
+    hydrate(first, 4)
+    bench.commit(10)
+    hydrate(second, 9)
+    bench.commit(12, {"b": [((1, 11), 11, 1), ((2, 20), 11, 1)]})
+    assert tick(second, 10, 12) == {((2, 90, 20), 11): 1}
+    assert tick(first, 5, 12) == {((1, 7, 10), 7): -1, ((2, 90, 20), 11): 1}
+    bench.commit(14, {"b": [((1, 12), 13, 1), ((2, 20), 13, -1)]})
+    for program in (first, second):
+        assert tick(program, 12, 14) == {((2, 90, 20), 13): -1}
+
+
 def test_what_cannot_be_brought_forward_is_shared_as_soon_as_both_are_at_one_time(bench, programs):
     """Groups that are computed anew have their rows arranged, here those of a join."""
     largest = "SELECT a.k, median(b.w) AS m FROM a JOIN b ON a.k = b.k GROUP BY a.k"

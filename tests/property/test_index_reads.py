@@ -34,6 +34,21 @@ VIEWS = {
 }
 """Queries of plain views with the columns `k`, of the kind of key, and `v`, a number."""
 
+ABOVE = {
+    "join": "SELECT x.k, x.v, s.v AS w FROM {v} x JOIN {t} s ON x.k = s.k",
+    "null safe": "SELECT x.v, s.v AS w FROM {v} x JOIN {t} s ON s.k <=> x.k AND s.v > x.v",
+    "by two": "SELECT x.v FROM {v} x JOIN {t} s ON s.k = x.k AND s.v = x.v",
+    "left": "SELECT x.v, s.k FROM {v} x LEFT JOIN {t} s ON x.k = s.k AND x.v <= s.v",
+    "right": "SELECT x.v, s.k FROM {v} x RIGHT JOIN {t} s ON x.k = s.k",
+    "full": "SELECT x.v, s.v AS w FROM {v} x FULL JOIN {t} s ON x.k = s.k",
+    "semi": "SELECT * FROM {v} x WHERE EXISTS (SELECT 1 FROM {t} s WHERE s.k = x.k AND s.v > x.v)",
+    "anti": "SELECT * FROM {t} s WHERE NOT EXISTS (SELECT 1 FROM {v} x WHERE s.k = x.k)",
+    "twice": "SELECT x.k, y.v FROM {v} x JOIN {v} y ON x.k = y.k",
+    "grouped": "SELECT count(*) AS n, sum(v) AS s FROM {v} GROUP BY k",
+    "some": "SELECT v FROM {v} WHERE v > 2",
+}
+"""Queries of materialized views over such a plain view, and over the table below it."""
+
 OPEN = {"counts", "distinct"}
 """Those that show one of several values which are the same, and leave open which."""
 
@@ -55,11 +70,13 @@ class Change:
 class History:
     """Changes of a table with keys of `kind`, and after each of them what is asked.
 
-    It is asked of the table, or of the `view` over it.
+    It is asked of the table, or of the `view` over it. `above` is what a materialized view makes
+    of the latter.
     """
 
     kind: str
     view: str | None
+    above: str | None
     keys: str
     changes: tuple[Change, ...]
     asked: tuple[tuple[int, int], ...]
@@ -96,8 +113,9 @@ def some_history(draw: st.DrawFn) -> History:
     asked = draw(st.lists(st.tuples(places, NUMBERS), min_size=1, max_size=3))
     views = [view for view in VIEWS if view not in OPEN or kind not in SEVERAL_FORMS]
     view = draw(st.none() | st.sampled_from(views))
+    above = None if view is None else draw(st.none() | st.sampled_from(sorted(ABOVE)))
     keys = draw(st.sampled_from(sorted(KEYS)))
-    return History(kind, view, keys, tuple(changes), tuple(asked))
+    return History(kind, view, above, keys, tuple(changes), tuple(asked))
 
 
 _numbers = count(1)
@@ -121,6 +139,12 @@ def run(place: Workplace, history: History) -> None:
             place.sql(f"CREATE VIEW over_{name} AS {VIEWS[history.view].format(t=name)}")
     names = ("a", "b") if history.view is None else ("over_a", "over_b")
     place.sql(f"CREATE INDEX i ON {names[0]} ({history.keys}) WITH (RETAIN HISTORY FOR '1 day')")
+    if history.above is not None:
+        for table, view in zip(("a", "b"), names, strict=True):
+            place.sql(
+                f"CREATE MATERIALIZED VIEW above_{table} WITH (RETAIN HISTORY FOR '1 day')"
+                f" AS {ABOVE[history.above].format(v=view, t=table)}"
+            )
     times: list[int] = []
     for change in history.changes:
         first, second, n, m = change.values
@@ -133,6 +157,8 @@ def run(place: Workplace, history: History) -> None:
                 if times:
                     compare(place, names, condition, f" AS OF {times[number % len(times)]}")
         times.append(place.value("SELECT mz_now()"))
+    for at in () if history.above is None else times:
+        compare(place, ("above_a", "above_b"), "true", f" AS OF {at}")
 
 
 def conditions(literal: str, number: int) -> list[str]:

@@ -118,7 +118,12 @@ class SimulatedEngine:
             return self._answer(query)
 
     def plan(
-        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+        self,
+        text: str,
+        catalog: str,
+        namespace: Sequence[str],
+        functions: Sequence[Function] = (),
+        whole: Sequence[str] = (),
     ) -> KeptPlan:
         found = self.analyze(text, catalog, namespace)
         items = [self.place.item(name) for name in tables_of(text)]

@@ -43,7 +43,8 @@ class Definition:
     """A query that is maintained: its names mean what they mean in `catalog` and `namespace`.
 
     `functions` are those that it calls. The last `keys` columns are those of an index. `made_by` is
-    the version of the plan that the output has been computed by.
+    the version of the plan that the output has been computed by. `whole` are the plain views below
+    it that stay whole in its plan, since an index on the same cluster has their rows.
     """
 
     query: str
@@ -52,6 +53,7 @@ class Definition:
     functions: tuple[Mapping[str, Any], ...] = ()
     keys: int = 0
     made_by: PlanVersion | None = None
+    whole: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -374,9 +374,17 @@ class Engine(Protocol):
         """
 
     def plan(
-        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+        self,
+        text: str,
+        catalog: str,
+        namespace: Sequence[str],
+        functions: Sequence[Function] = (),
+        whole: Sequence[str] = (),
     ) -> KeptPlan:
-        """The query's plan. Its id holds for this engine, until `forget_plan`."""
+        """The query's plan. Its id holds for this engine, until `forget_plan`.
+
+        `whole`: ids of plain views whose queries stay nodes of their own (`AnalyzedPlan.views`).
+        """
 
     def infer(self, files: InferredFiles) -> RelationDesc:
         """The columns that Spark infers from the files. All may be NULL.

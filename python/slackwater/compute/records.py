@@ -19,7 +19,8 @@ class StepRecord:
     """One step of a program in one tick.
 
     `mode`: `delta`, it needs what has changed alone; `indexed`, it looks that up in an arrangement;
-    `scanned`, in what a job has read of the inputs; `recompute`, it computes the view as a whole.
+    `scanned`, in what a job has read of the inputs; `shared`, another dataflow has run the step;
+    `recompute`, it computes the view as a whole.
     `reads`: the collections whose changes or rows it reads, and by which keys.
     """
 

@@ -276,12 +276,18 @@ class SparkBridge:
         )
 
     def plan(
-        self, text: str, catalog: str, namespace: Sequence[str], functions: Sequence[Function] = ()
+        self,
+        text: str,
+        catalog: str,
+        namespace: Sequence[str],
+        functions: Sequence[Function] = (),
+        whole: Sequence[str] = (),
     ) -> KeptPlan:
         """The plan of a query, which the driver keeps, as `Engine.plan` promises."""
         plan, kept = self._bridge().plan, json.dumps(list(functions))
         owner = (self._driver.environment, self._driver.origin)
-        answer = self._run(plan, text, catalog, self._names(namespace), kept, *owner)
+        names = self._names(namespace)
+        answer = self._run(plan, text, catalog, names, kept, self._names(whole), *owner)
         return KeptPlan(self._described(answer)["plan"], analyzed_plan(answer))
 
     def infer(self, files: InferredFiles) -> RelationDesc:

@@ -78,6 +78,7 @@ def answer(nodes, columns, handles, width=1):
         "nodes": nodes,
         "root": len(nodes) - 1,
         "selects": False,
+        "views": [],
         "names": [c.name for c in schema.columns],
         "schema": json.loads(schema.to_json()),
     }

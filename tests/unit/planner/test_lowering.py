@@ -14,6 +14,7 @@ from slackwater.planner.delta.lowering import (
     invalid_mz_now_use,
     program_of,
 )
+from slackwater.planner.delta.program import OfColumn
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
@@ -271,7 +272,7 @@ def test_an_index_keeps_the_rows_of_a_view():
     )
     index = program.index
     assert (index.node, index.delta) == (2, len(program.steps) - 1)
-    assert (index.keys, index.columns, index.names) == ((7,), (5, 6), ("k", "v"))
+    assert (index.keys, index.columns, index.names) == ((OfColumn(7),), (5, 6), ("k", "v"))
 
 
 def test_an_index_on_a_relation_computes_nothing_but_keys():

@@ -338,14 +338,38 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
                 namespace=view.namespace,
                 functions=view.functions,
                 made_by=view.program,
+                whole=_whole(item, state),
             )
         case IndexDetails(keys):
             on = state.item(item.depends_on[0])
             return Definition(
-                index_query(on, keys), CATALOG_NAME, (on.schema_name,), keys=len(keys)
+                index_query(on, keys),
+                CATALOG_NAME,
+                (on.schema_name,),
+                keys=len(keys),
+                whole=_whole(item, state),
             )
         case _:
             raise FatalError(f"{item.full_name} is not maintained")
+
+
+def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
+    """The plain views below the object that stay whole in its plan.
+
+    They are those with an index on its cluster, and the one that it is itself an index of. What a
+    view with a schedule computes it shares with nobody.
+    """
+    if item.refresh is not None:
+        return ()
+    indexed = {
+        each.depends_on[0]
+        for each in state.items.values()
+        if each.kind is ItemKind.INDEX and cluster_of(each) == cluster_of(item)
+    }
+    if item.kind is ItemKind.INDEX:
+        indexed.add(item.depends_on[0])
+    below = (i for i in state.below(item.depends_on, is_stored) if i.kind is ItemKind.VIEW)
+    return tuple(sorted(each.id for each in below if each.id in indexed))
 
 
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:

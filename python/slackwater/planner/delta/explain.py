@@ -73,6 +73,8 @@ RECOMPUTED = "Let views that are maintained do the joins and aggregates, and rea
 """The advice for a view that is recomputed."""
 SCANNED = "There is no memory for that now: a tick scans what is below for the keys that it needs."
 """Of an operator that looks something up, while the view is not resident."""
+SHARED = "It is the query of a view with an index: dataflows of the cluster share what it takes."
+"""Of the root of such a query."""
 ENLARGE = "Raise spark.slackwater.arrangements.memory or spark.slackwater.arrangements.disk."
 """The advice then."""
 
@@ -111,6 +113,8 @@ def explain_program(
     def visit(number: NodeNumber, parent: int | None) -> None:
         operator, maintenance, reason = _described(plan, number, names)
         own, advice, inputs = len(rows), None, _inputs(plan, number)
+        if number in plan.views:
+            reason = SHARED if reason is None else f"{reason} {SHARED}"
         if inputs and number in shown:
             reason, inputs = f"It is computed once: operator {shown[number]}.", ()
         elif maintenance != "linear" and not resident:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TypeAlias
@@ -34,7 +34,8 @@ class Joined:
     """Inner joins above each other, as one of all their `inputs`.
 
     `aliases`: columns of `out` and of the expressions that are columns of the inputs under another
-    number.
+    number. An input that is a plain view which stays whole is its node, whatever columns are left
+    out above it: so what is arranged of it is the same in all plans.
     """
 
     inputs: tuple[NodeNumber, ...]
@@ -73,7 +74,7 @@ def join_of(plan: AnalyzedPlan, root: NodeNumber) -> Joined:
 
     def visit(number: NodeNumber, *, whole: bool) -> None:
         node = plan.nodes[number]
-        if whole or (readers[number] == 1 and _holds_join(plan, number, readers)):
+        if whole or _is_between(plan, number, readers):
             match node:
                 case Join():
                     equalities.extend(Equality(k.left, k.right, k.null_safe) for k in node.keys)
@@ -95,9 +96,65 @@ def join_of(plan: AnalyzedPlan, root: NodeNumber) -> Joined:
         inputs.append(number)
 
     visit(root, whole=True)
-    return Joined(
-        tuple(inputs), tuple(equalities), tuple(conditions), plan.nodes[root].out, aliases
-    )
+    read, columns = views_read(plan, inputs)
+    aliases.update(columns)
+    return Joined(read, tuple(equalities), tuple(conditions), plan.nodes[root].out, aliases)
+
+
+def views_read(
+    plan: AnalyzedPlan, inputs: Iterable[NodeNumber]
+) -> tuple[tuple[NodeNumber, ...], Mapping[ColumnNumber, ColumnNumber]]:
+    """The inputs of a join, with the views themselves for those that are columns of them.
+
+    The second result has the columns of those inputs that are columns of the views under another
+    number. A view that is read twice is so for one of the inputs.
+    """
+    found: list[NodeNumber] = []
+    aliases: dict[ColumnNumber, ColumnNumber] = {}
+    for number in inputs:
+        view, columns = view_below(plan, number)
+        if view is None or view in found:
+            found.append(number)
+        else:
+            found.append(view)
+            aliases.update(columns)
+    return tuple(found), aliases
+
+
+def view_below(
+    plan: AnalyzedPlan, number: NodeNumber
+) -> tuple[NodeNumber | None, Mapping[ColumnNumber, ColumnNumber]]:
+    """The view that stays whole of which the node has columns and nothing else; None: of none.
+
+    The second result says which column of the view each of these is.
+    """
+    aliases: dict[ColumnNumber, ColumnNumber] = {}
+    while number not in plan.views:
+        node = plan.nodes[number]
+        if not isinstance(node, Project):
+            return None, {}
+        for column, handle in zip(node.out, node.exprs, strict=True):
+            passed = plan.handles[handle].column
+            if passed is None:
+                return None, {}
+            aliases[column] = passed
+        number = node.inputs[0]
+    return number, aliases
+
+
+def keeps_null(
+    plan: AnalyzedPlan, node: NodeNumber, null_safe: tuple[bool, ...]
+) -> tuple[bool, ...]:
+    """For each key by which the node is arranged whether a row with NULL in it is kept.
+
+    An index keeps all rows of a view.
+    """
+    return (True,) * len(null_safe) if node in plan.views else null_safe
+
+
+def _is_between(plan: AnalyzedPlan, number: NodeNumber, readers: Mapping[NodeNumber, int]) -> bool:
+    """Whether the node belongs to the join above it, which alone reads it."""
+    return number not in plan.views and readers[number] == 1 and _holds_join(plan, number, readers)
 
 
 def _holds_join(plan: AnalyzedPlan, number: NodeNumber, readers: Mapping[NodeNumber, int]) -> bool:
@@ -112,8 +169,7 @@ def _holds_join(plan: AnalyzedPlan, number: NodeNumber, readers: Mapping[NodeNum
             pass
         case _:
             return False
-    below = node.inputs[0]
-    return readers[below] == 1 and _holds_join(plan, below, readers)
+    return _is_between(plan, node.inputs[0], readers)
 
 
 def pipelines(
@@ -211,7 +267,7 @@ class _Order:
 
     def reads(self, handle: HandleNumber) -> frozenset[ColumnNumber]:
         columns = self.plan.handles[handle].columns
-        return frozenset(_resolved(c, self.joined.aliases) for c in columns)
+        return frozenset(resolved(c, self.joined.aliases) for c in columns)
 
     def _fewest(self, met: frozenset[int], candidates: _Candidates) -> int:
         return min(
@@ -241,12 +297,17 @@ class _Order:
         Selinger et al., Access Path Selection in a Relational Database Management System, 1979).
         Infinite where nothing is known: it is not arranged so, or has no rows yet.
         """
-        inputs = self.joined.inputs
-        size = self.sizes.get((inputs[other], keys, null_safe))
+        size = self._size(other, keys, null_safe)
         if size is None or not size.keys:
             return math.inf
-        probing = (self.sizes.get((inputs[i], probes, null_safe)) for i in met)
+        probing = (self._size(i, probes, null_safe) for i in met)
         return size.rows / max([size.keys, *(each.keys for each in probing if each)])
+
+    def _size(
+        self, place: int, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+    ) -> Size | None:
+        node = self.joined.inputs[place]
+        return self.sizes.get((node, keys, keeps_null(self.plan, node, null_safe)))
 
 
 def _sides(
@@ -287,7 +348,7 @@ def _needed(
     conditions: Sequence[Condition],
     reads: _Reads,
 ) -> tuple[ColumnNumber, ...]:
-    wanted = {_resolved(c, joined.aliases) for c in joined.out}
+    wanted = {resolved(c, joined.aliases) for c in joined.out}
     for equality in equalities:
         wanted |= reads(equality.left) | reads(equality.right)
     for condition in conditions:
@@ -296,7 +357,8 @@ def _needed(
     return tuple(sorted(wanted & bound))
 
 
-def _resolved(column: ColumnNumber, aliases: Mapping[ColumnNumber, ColumnNumber]) -> ColumnNumber:
+def resolved(column: ColumnNumber, aliases: Mapping[ColumnNumber, ColumnNumber]) -> ColumnNumber:
+    """The column that `column` is under another number, or itself."""
     while column in aliases:
         column = aliases[column]
     return column

@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from slackwater.planner.delta.join_order import NO_SIZES, Joined, Sizes, join_of, pipelines
+from slackwater.planner.delta.join_order import (
+    NO_SIZES,
+    Joined,
+    Sizes,
+    join_of,
+    keeps_null,
+    pipelines,
+    resolved,
+    view_below,
+    views_read,
+)
 from slackwater.planner.delta.program import (
     Accumulation,
     Arrangement,
@@ -30,6 +40,7 @@ from slackwater.planner.delta.program import (
     RecomputeGroupsStep,
     ReduceStep,
     SemiJoinStep,
+    SharedStep,
     Size,
     Step,
     StepNumber,
@@ -164,14 +175,18 @@ def invalid_mz_now_use(plan: AnalyzedPlan) -> str | None:
 
 def program_of(plan: AnalyzedPlan) -> Program:
     """The program of the plan. Raises NotMaintained."""
-    misused = invalid_mz_now_use(plan)
-    if misused is not None:
-        raise NotMaintained(misused)
-    lowering = _Lowering(plan, NO_SIZES)
+    lowering = _begun(plan)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
         lowering.add(UnionStep((last,), lowering.steps[last].columns))
-    return Program(tuple(lowering.steps), tuple(lowering.arrangements), lowering.aliases)
+    return lowering.program
+
+
+def _begun(plan: AnalyzedPlan) -> _Lowering:
+    misused = invalid_mz_now_use(plan)
+    if misused is not None:
+        raise NotMaintained(misused)
+    return _Lowering(plan, NO_SIZES)
 
 
 def index_of(plan: AnalyzedPlan, keys: int) -> Program:
@@ -182,10 +197,37 @@ def index_of(plan: AnalyzedPlan, keys: int) -> Program:
     """
     if not plan.selects and not all(isinstance(node, Source | Project) for node in plan.nodes):
         raise NotMaintained("a key that is not computed of one row")
+    of_view = _index_of_view(plan, keys)
+    if of_view is not None:
+        return of_view
     program, out = program_of(plan), plan.nodes[plan.root].out
+    values = tuple(OfColumn(column) for column in out[-keys:])
     last = len(program.steps) - 1
-    index = IndexedRows(plan.root, last, out[-keys:], out[:-keys], plan.names[:-keys])
+    index = IndexedRows(plan.root, last, values, out[:-keys], plan.names[:-keys])
     return replace(program, index=index)
+
+
+def _index_of_view(plan: AnalyzedPlan, keys: int) -> Program | None:
+    """The program that arranges a plain view which stays whole as joins with it do.
+
+    None: there is none in the plan, or its columns are not those of the query.
+    """
+    root = plan.nodes[plan.root]
+    if not isinstance(root, Project):
+        return None
+    view, columns = view_below(plan, root.inputs[0])
+    if view is None:
+        return None
+    out = plan.nodes[view].out
+    read = [plan.handles[handle].column for handle in root.exprs[:-keys]]
+    if tuple(None if c is None else resolved(c, columns) for c in read) != out:
+        return None
+    lowering = _begun(plan)
+    delta = lowering.step(view)
+    lowering.aliases.update(columns)
+    values = tuple(OfHandle(handle) for handle in root.exprs[-keys:])
+    index = IndexedRows(view, delta, values, out, plan.names[:-keys])
+    return replace(lowering.program, index=index)
 
 
 def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:
@@ -213,6 +255,14 @@ class _Lowering:
     arrangements: list[Arrangement] = field(default_factory=list)
     aliases: dict[ColumnNumber, ColumnNumber] = field(default_factory=dict)
     made: dict[NodeNumber, StepNumber] = field(default_factory=dict)
+
+    @property
+    def program(self) -> Program:
+        """All steps so far."""
+        views = (each for each in self.plan.views if each in self.made)
+        shared = tuple(SharedStep(each, self.made[each]) for each in views)
+        arrangements = tuple(self.arrangements)
+        return Program(tuple(self.steps), arrangements, self.aliases, shared=shared)
 
     def add(self, step: Step) -> StepNumber:
         self.steps.append(step)
@@ -430,6 +480,7 @@ class _Lowering:
                         step,
                         arrangement,
                         stage.probes,
+                        stage.null_safe,
                         stage.input > begin,
                         stage.conditions,
                         stage.columns,
@@ -441,13 +492,15 @@ class _Lowering:
     def _outer(self, join: Join, kept: tuple[int, ...]) -> StepNumber:
         """The pairs, and the rows of the `kept` sides that have no partner, with NULLs beside."""
         left, right = (self.plan.nodes[each] for each in join.inputs)
+        inputs, aliases = views_read(self.plan, join.inputs)
+        self.aliases.update(aliases)
         pairs = self._pipelines(
             Joined(
-                join.inputs,
+                inputs,
                 tuple(Equality(key.left, key.right, key.null_safe) for key in join.keys),
                 join.residual,
                 (*left.out, *right.out),
-                {},
+                aliases,
             )
         )
         steps = [pairs]
@@ -489,6 +542,7 @@ class _Lowering:
                 steps[right],
                 rows,
                 partners,
+                null_safe,
                 join.residual,
                 present,
                 self.plan.nodes[join.inputs[left]].out,
@@ -503,12 +557,17 @@ class _Lowering:
         *,
         counted: bool = False,
     ) -> ArrangementNumber:
-        """The rows of the node by keys, or how many each key has; made once for the same keys."""
+        """The rows of the node by keys, or how many each key has; made once for the same keys.
+
+        Those of a view that stays whole are arranged as an index arranges them.
+        """
         delta = self.step(node)
-        key_columns = tuple(self._key_column(handle) for handle in keys)
+        is_view = node in self.plan.views and not counted
+        key_columns = tuple(None if is_view else self._key_column(handle) for handle in keys)
+        kept = keeps_null(self.plan, node, null_safe) if is_view else null_safe
         out = () if counted else self.plan.nodes[node].out
         wanted = tuple(c for c in out if c not in key_columns)
-        made = Arrangement(node, delta, keys, null_safe, key_columns, wanted)
+        made = Arrangement(node, delta, keys, kept, key_columns, wanted)
         if made not in self.arrangements:
             self.arrangements.append(made)
         return self.arrangements.index(made)

@@ -130,12 +130,14 @@ class UnionStep:
 class LookupStep:
     """``{((a, b), max(ta, tb), da * db)}`` for updates `a` and what is arranged by their keys.
 
-    `old`: as it was before the interval; else with the changes in it.
+    `old`: as it was before the interval; else with the changes in it. `null_safe`: for each key
+    whether NULL finds NULL.
     """
 
     input: StepNumber
     arrangement: ArrangementNumber
     keys: tuple[HandleNumber, ...]
+    null_safe: tuple[bool, ...]
     old: bool
     conditions: tuple[Condition, ...]
     columns: tuple[ColumnNumber, ...]
@@ -143,12 +145,16 @@ class LookupStep:
 
 @dataclass(frozen=True, slots=True)
 class SemiJoinStep:
-    """The rows of `left` for which `right` has a partner; with `present` false, those without."""
+    """The rows of `left` for which `right` has a partner; with `present` false, those without.
+
+    `null_safe`: for each key whether NULL is a partner of NULL.
+    """
 
     left: StepNumber
     right: StepNumber
     left_arrangement: ArrangementNumber
     right_arrangement: ArrangementNumber
+    null_safe: tuple[bool, ...]
     conditions: tuple[Condition, ...]
     present: bool
     columns: tuple[ColumnNumber, ...]
@@ -220,7 +226,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class IndexedRows:
-    """The rows of plan node `node`, its `columns`, by its columns `keys`, for queries to look up.
+    """The rows of plan node `node`, its `columns`, by `keys`, for queries to look up.
 
     `names` are those that the columns have in the relation.
     They move on by the updates of step `delta`. NULL is the same key as NULL.
@@ -228,9 +234,17 @@ class IndexedRows:
 
     node: NodeNumber
     delta: StepNumber
-    keys: tuple[ColumnNumber, ...]
+    keys: tuple[Value, ...]
     columns: tuple[ColumnNumber, ...]
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStep:
+    """A step that gives the updates of plan node `node`, as other programs compute them too."""
+
+    node: NodeNumber
+    step: StepNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,13 +266,15 @@ class Program:
 
     and they are consolidated. `steps` run in their order, each after those that it reads.
     `aliases`: columns that are others under a new number. `index`: the program keeps its output for
-    queries, and a tick gives no updates.
+    queries, and a tick gives no updates. `shared`: steps that need not run where another program
+    has run them for the same interval.
     """
 
     steps: tuple[Step, ...]
     arrangements: tuple[Arrangement, ...]
     aliases: Mapping[ColumnNumber, ColumnNumber]
     index: IndexedRows | None = None
+    shared: tuple[SharedStep, ...] = ()
 
     def fields(self, collection: str) -> frozenset[str]:
         """The columns of the collection in whose changes it takes an interest."""

@@ -309,8 +309,9 @@ class AnalyzedPlan:
 
     `names` and `schema` are those of the query, `collections` the ids of all that it reads, also
     below an operator that has no form here. Two plans with the same `fingerprint` compute the
-    same, and number their nodes, columns and handles alike. `selects`: the query computes each of
-    its rows from one row of a plain view, and does nothing else.
+    same, and, where no views stay whole, number their nodes, columns and handles alike. `selects`:
+    the query computes each of its rows from one row of a plain view, and does nothing else. `views`
+    are nodes that are the whole query of a plain view, in the form that it has in each plan.
     """
 
     nodes: tuple[Operator, ...]
@@ -322,6 +323,7 @@ class AnalyzedPlan:
     schema: RelationDesc
     fingerprint: str
     selects: bool = False
+    views: tuple[NodeNumber, ...] = ()
 
     @property
     def depends_on_time(self) -> bool:

@@ -151,7 +151,7 @@ def _fingerprint(answer: _Fields) -> str:
     Nor does how the query was written.
     """
     counted = {
-        **_without(answer, "selects"),
+        **_without(answer, "selects", "views"),
         "columns": [_without(column, "name") for column in answer["columns"]],
         "handles": [_without(handle, "sql") for handle in answer["handles"]],
     }

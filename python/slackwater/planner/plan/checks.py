@@ -48,6 +48,8 @@ def check(plan: AnalyzedPlan) -> None:
         raise FatalError("not every column of the plan begins at a node")
     if not 0 <= plan.root < len(plan.nodes):
         raise FatalError(f"there is no node {plan.root}, the root")
+    if any(not 0 <= each < len(plan.nodes) for each in plan.views):
+        raise FatalError(f"the views {plan.views} are no nodes")
     width = len(plan.nodes[plan.root].out)
     if not width == len(plan.names) == len(plan.schema.columns):
         raise FatalError("the root has other columns than the query")

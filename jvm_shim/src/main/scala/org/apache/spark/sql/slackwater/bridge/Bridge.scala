@@ -292,6 +292,7 @@ final class Bridge private[bridge] (opened: Opened) {
       catalog: String,
       namespace: Array[String],
       kept: String,
+      whole: Array[String],
       environment: String,
       coordinator: String,
       group: String
@@ -299,7 +300,7 @@ final class Bridge private[bridge] (opened: Opened) {
     try {
       calls.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
-        val view = AnalyzedView.of(own, analyzed)
+        val view = AnalyzedView.of(own, analyzed, whole.toSet)
         s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
             1
           )}"""

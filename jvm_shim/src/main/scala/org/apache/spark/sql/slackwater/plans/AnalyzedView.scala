@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.plans
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, FreshExprIds}
+import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, FreshExprIds, KeptView}
 import org.apache.spark.sql.slackwater.plans.optimizer.Normalise
 import org.apache.spark.sql.types.DataType
 
@@ -35,13 +35,23 @@ private[slackwater] object AnalyzedView {
   /** Of the form of `json`. */
   val version = 3
 
-  /** Takes the analyzed plan of a query apart; `session` has the settings of the view. */
-  def of(session: SparkSession, analyzed: LogicalPlan): AnalyzedView = session.withActive {
-    val normalised = Normalise(session, analyzed)
+  /** Takes the analyzed plan of a query apart; `session` has the settings of the view.
+    *
+    * @param whole
+    *   the ids of plain views whose queries are to be nodes of their own: nothing above them changes
+    *   their form
+    */
+  def of(
+      session: SparkSession,
+      analyzed: LogicalPlan,
+      whole: Set[String] = Set.empty
+  ): AnalyzedView = session.withActive {
+    val leaves = KeptView.inPlaceOfViews(analyzed, whole)(Normalise(session, _))
+    val (normalised, views) = KeptView.expanded(Normalise(session, leaves))
     // A cast that only lets elements be NULL goes.
     val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
     if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
-    new Exporter().view(analyzed, normalised, Selected.of(session, analyzed))
+    new Exporter().view(analyzed, normalised, Selected.of(session, analyzed), views)
   }
 
   /** The rows of a plan over slots as an analyzed plan of its own, over `inputs` by the ids of

@@ -27,9 +27,11 @@ private[plans] final class Exporter {
   def view(
       analyzed: LogicalPlan,
       normalised: LogicalPlan,
-      selected: Option[Seq[Expression]]
+      selected: Option[Seq[Expression]],
+      views: Seq[LogicalPlan]
   ): AnalyzedView = {
     val root = input(normalised)
+    val kept = views.flatMap(query => shared.get(query.canonicalized)).map(_.node).distinct.sorted
     val answer = Json.obj().put("version", AnalyzedView.version)
     answer.set[ObjectNode]("columns", registry.columnsJson)
     answer.set[ObjectNode]("handles", registry.handlesJson)
@@ -39,6 +41,7 @@ private[plans] final class Exporter {
     answer.set[ObjectNode]("names", Json.texts(analyzed.output.map(_.name)))
     answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
     answer.put("selects", selected.isDefined)
+    answer.set[ObjectNode]("views", HandleRegistry.array(kept))
     AnalyzedView(
       plans.toIndexedSeq,
       registry.handles,

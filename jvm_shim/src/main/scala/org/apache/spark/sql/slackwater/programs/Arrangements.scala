@@ -17,7 +17,7 @@ import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
   * @param settings
   *   with which expressions mean what they mean
   * @param state
-  *   which program alone it belongs to, if it is not of that kind
+  *   what is kept of the rows, if it is not the rows; what one program alone has is that of no other
   */
 private[slackwater] final case class ArrangementIdentity(
     environment: String,
@@ -60,6 +60,9 @@ private[slackwater] final case class ArrangementSize(
   */
 private[slackwater] final class Arrangements(val budget: MemoryBudget, val scanned: MemoryBudget) {
   import ArrangementRegistry._
+
+  /** What programs compute in common. */
+  val updates = new SharedUpdates
 
   private val registry = new ArrangementRegistry[ArrangementIdentity]
   private val held = mutable.LongMap.empty[SharedArrangement]

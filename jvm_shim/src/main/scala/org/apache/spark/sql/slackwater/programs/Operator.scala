@@ -15,6 +15,9 @@ private[slackwater] trait Operator {
   /** Whether its updates follow from those that it reads alone, whatever was there before. */
   def isLinear: Boolean = false
 
+  /** Whether it changes only as its inputs do. */
+  def followsInputs: Boolean = true
+
   /** Whether nothing has changed, so that nothing comes of it. */
   def isIdle(tick: TickContext): Boolean =
     inputs.nonEmpty && inputs.forall(tick(_).isEmpty)

@@ -88,6 +88,8 @@ private[slackwater] final case class Lookups(
   *   what each operator that reads a collection wants of it
   * @param index
   *   what queries look up; then nobody wants the updates of the output
+  * @param parts
+  *   what other programs compute too
   */
 private[slackwater] final class Program(
     val schema: StructType,
@@ -95,12 +97,21 @@ private[slackwater] final class Program(
     opened: IndexedSeq[Step],
     operatorStates: Seq[OperatorState],
     lookups: Lookups,
-    val index: Option[LocalIndex]
+    val index: Option[LocalIndex],
+    parts: Seq[ProgramPart]
 ) {
   private var steps = opened
 
   /** All that is kept of the updates of steps. */
   private val arranged: Seq[Arranged] = opened.flatMap(_.moves)
+
+  /** What is kept of groups, and may be kept for several programs. */
+  private val groups: Seq[ArrangementReader] = {
+    val rows = arranged.flatMap(_.reader).toSet
+    operatorStates.collect { case each: ArrangementReader if !rows(each) => each }
+  }
+
+  private val partOf = parts.map(part => part.number -> part).toMap
 
   /** The output's rows in the form that equal values have; None: their types have one form. */
   private val canonical: Option[Evaluation] = {
@@ -120,7 +131,7 @@ private[slackwater] final class Program(
 
   private val busy = new ReentrantLock
   @volatile private var isClosed = false
-  private var isGivenBack = false
+  private var isSharedBack = false
 
   /** Fills what is not filled with the contents at `asOf`.
     *
@@ -143,8 +154,13 @@ private[slackwater] final class Program(
       missed: Option[Missed]
   ): Hydrated = {
     operatorStates.foreach(_.fill(session, inputs, asOf))
+    // How groups go on depends on what is kept of them.
+    val late = groups.filter(_.upper <= asOf)
     val behind = arranged.filter(_.reader.exists(_.upper <= asOf))
     behind.flatMap(_.reader).map(_.upper).minOption match {
+      case _ if late.nonEmpty =>
+        late.foreach(_.renew())
+        hydrated(session, inputs, asOf, missed)
       case None => Hydrated.Done(nextChange(asOf + 1))
       case Some(upper) if !missed.exists(_.isKnownFrom(upper)) => Hydrated.Behind(upper)
       case Some(_)                                             =>
@@ -160,7 +176,8 @@ private[slackwater] final class Program(
       val tick = new TickContext(missed.lower, asOf + 1, steps.size, deltas, budget, None)
       def isLinear(i: Int): Boolean = {
         val operator = steps(i).operator
-        val isIdle = operator.isIdle(tick)
+        // What has begun and ended by itself meanwhile its own state does not have any more.
+        val isIdle = operator.followsInputs && operator.isIdle(tick)
         if (!isIdle && operator.isLinear) tick(i) = operator.run(tick, tick.metrics(i))
         else tick(i) = Updates.none
         isIdle || operator.isLinear
@@ -183,7 +200,7 @@ private[slackwater] final class Program(
     * runs, which knows more.
     */
   def advanced(upper: Long): Unit = if (busy.tryLock()) {
-    try if (!isClosed) arranged.foreach(_.reader.foreach(_.reached(upper)))
+    try if (!isClosed) (arranged.flatMap(_.reader) ++ groups).foreach(_.reached(upper))
     finally busy.unlock()
     if (isClosed) giveBack()
   }
@@ -202,11 +219,19 @@ private[slackwater] final class Program(
   ): (Updates, ObjectNode) = using {
     val budget = new TickBudget(TickBudget.ofHeap, mostMillis, () => isClosed)
     val tick = new TickContext(lower, upper, steps.size, deltas, budget, before)
+    val shared = sharedIn(tick)
     steps.indices.foreach { i =>
       val step = steps(i)
       val metrics = tick.metrics(i)
       val began = System.nanoTime()
-      tick(i) = if (step.operator.isIdle(tick)) Updates.none else step.operator.run(tick, metrics)
+      shared.get(i) match {
+        case Some(updates) =>
+          tick(i) = updates
+          metrics.isShared = true
+        case None if step.operator.isIdle(tick) => tick(i) = Updates.none
+        case None                               => tick(i) = step.operator.run(tick, metrics)
+      }
+      if (!metrics.isShared) partOf.get(i).foreach(_.step.take(lower, upper, tick(i)))
       step.moves.foreach(_.advance(tick))
       metrics.emitted = tick(i).size
       metrics.nanos = System.nanoTime() - began
@@ -215,6 +240,19 @@ private[slackwater] final class Program(
     operatorStates.foreach(_.reached(upper))
     val output = if (index.isDefined) Updates.none else tick(steps.size - 1)
     (inOneForm(output).consolidated, told(tick))
+  }
+
+  /** The updates of steps that another program has computed, and none of those that only they need.
+    */
+  private def sharedIn(tick: TickContext): Map[Int, Updates] = {
+    val found = mutable.HashMap.empty[Int, Updates]
+    parts.sortBy(-_.number).foreach { part =>
+      if (!found.contains(part.number)) part.computed(tick).foreach { updates =>
+        part.below.foreach(found.put(_, Updates.none))
+        found.put(part.number, updates)
+      }
+    }
+    found.toMap
   }
 
   private def inOneForm(updates: Updates): Updates = canonical.fold(updates) { form =>
@@ -258,8 +296,8 @@ private[slackwater] final class Program(
 
   private def giveBack(): Unit = if (busy.tryLock()) {
     try
-      if (!isGivenBack) {
-        isGivenBack = true
+      if (!isSharedBack) {
+        isSharedBack = true
         operatorStates.foreach(_.close())
       }
     finally busy.unlock()
@@ -275,7 +313,7 @@ private[slackwater] final class Program(
       list
         .addObject()
         .put("operator", step.name)
-        .put("mode", step.operator.mode)
+        .put("mode", if (metrics.isShared) "shared" else step.operator.mode)
         .put("emitted", metrics.emitted)
         .put("looked_up", metrics.lookedUp)
         .put("micros", TimeUnit.NANOSECONDS.toMicros(metrics.nanos))

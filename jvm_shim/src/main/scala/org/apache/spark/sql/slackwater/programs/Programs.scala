@@ -9,10 +9,10 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, Generator, Literal}
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound, SlotExpressions}
 import org.apache.spark.sql.slackwater.scan.IndexKeys
-import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.{StructField, StructType}
 
 /** Makes a program of what the planner says, in the form of `docs/internals/tick_programs.md`.
@@ -55,6 +55,36 @@ private[slackwater] final class Programs(
   private val own = new Object
   private val operatorStates = mutable.ArrayBuffer.empty[OperatorState]
 
+  /** The states of groups, by the step that keeps them. */
+  private val groupStates = mutable.HashMap.empty[Int, ArrangementReader]
+
+  private val stepInputs = nodes.map { node =>
+    val in = Option(node.get("in")).toSeq
+    val all = in ++ Seq("left", "right").flatMap(side => Option(node.get(side)))
+    all.flatMap(each => if (each.isArray) ints(each) else Seq(each.asInt))
+  }
+
+  /** The steps that other programs may have too, each with the node of the plan whose rows it has. */
+  private val sharedSteps: Seq[(Int, Int)] =
+    if (!resident) Nil
+    else
+      json.get("shared").asScala.toSeq.map(e => e.get("step").asInt -> e.get("node").asInt).filter {
+        case (step, _) =>
+          val kinds = needed(Seq(step)).map(nodes(_).get("op").asText)
+          stepInputs(step).nonEmpty && !kinds("temporal")
+      }
+
+  private val inShared = needed(sharedSteps.map(_._1))
+
+  /** The steps and those that they need, but for what only `without` needs. */
+  private def needed(last: Seq[Int], without: Set[Int] = Set.empty): Set[Int] = {
+    val found = mutable.BitSet(last: _*)
+    nodes.indices.reverse.foreach { i =>
+      if (found(i) && !without(i)) found ++= stepInputs(i)
+    }
+    found.toSet
+  }
+
   def program: Program =
     try {
       val arranged = specs.map(arrangedOf)
@@ -67,13 +97,17 @@ private[slackwater] final class Programs(
             index.collect { case (each, delta, _) if delta == i => each }
         )
       }
+      val ends = index.fold(nodes.size - 1)(_._2)
+      val parts = sharedSteps.map { case (step, node) => part(step, node, ends, steps) }
+      operatorStates ++= parts.map(_._2)
       new Program(
         schema,
         sources,
         steps,
         operatorStates.toSeq,
         Lookups(arranged, lookups(arranged, _)),
-        index.flatMap(_._3)
+        index.flatMap(_._3),
+        parts.map(_._1)
       )
     } catch {
       case error: Throwable =>
@@ -98,6 +132,32 @@ private[slackwater] final class Programs(
 
   private def schemaOf(layout: Seq[Int]): StructType =
     StructType(layout.map(column => StructField(s"c$column", view.columns(column).dataType)))
+
+  /** A step that other programs have too, and the end of this program's interest in it. */
+  private def part(
+      number: Int,
+      node: Int,
+      ends: Int,
+      steps: IndexedSeq[Step]
+  ): (ProgramPart, OperatorState) = {
+    val all = needed(Seq(number))
+    val below = all - number -- needed(Seq(ends), Set(number))
+    val states = below.toSeq.sorted.flatMap { i =>
+      steps(i).moves.flatMap(_.reader) ++ groupStates.get(i)
+    }
+    val identity = StepIdentity(environment, settings, view.nodes(node).canonicalized)
+    val shared = arrangements.updates.join(identity)
+    val sources = all.toSeq.sorted.filter(nodes(_).get("op").asText == "delta")
+    val leaves = new OperatorState {
+      override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit = ()
+      override def reached(upper: Long): Unit = ()
+      override def committed(upper: Long): Unit = ()
+      override def nextChange(from: Long): Long = Long.MaxValue
+      override def close(): Unit = arrangements.updates.leave(identity)
+    }
+    // The step itself may keep groups.
+    (ProgramPart(number, below, sources, states ++ groupStates.get(number), shared), leaves)
+  }
 
   // Arrangements
 
@@ -158,17 +218,12 @@ private[slackwater] final class Programs(
   private def indexOf(node: JsonNode): (Arranged, Int, Option[QueryIndex]) = {
     val at = node.get("node").asInt
     val delta = node.get("delta").asInt
-    val numbers = ints(node.get("keys"))
     val kept = ints(node.get("columns"))
-    val keys = numbers.map(number => IndexKeys.form(binder.column(number, layouts(delta))))
+    val values = node.get("keys").asScala.map(expression(_, layouts(delta))).toSeq
+    val keys = values.map(IndexKeys.form)
     val ofCollection = SlotExpressions.of(view.nodes(at))
-    // Rows of a collection have their form already.
-    val isComputed = view.selected.isDefined || ofCollection.isEmpty
-    val columns = kept.map { number =>
-      val value = binder.column(number, layouts(delta))
-      if (isComputed) Canonical(value) else value
-    }
-    val nullSafe = keys.map(_ => true)
+    val columns = kept.map(binder.column(_, layouts(delta)))
+    val nullSafe = keys.map(_ => true).toIndexedSeq
     val identity = ArrangementIdentity(
       environment,
       settings,
@@ -188,8 +243,17 @@ private[slackwater] final class Programs(
           StructField(field, view.columns(number).dataType)
         }
         val over = view.selected.getOrElse(ofCollection).takeRight(keys.size)
-        val types = numbers.map(view.columns(_).dataType)
-        Some(new QueryIndex(owner.name, StructType(fields), over, types, arranged))
+        // Rows of a collection have their form already.
+        val isComputed = view.selected.isDefined || ofCollection.isEmpty
+        val found = new QueryIndex(
+          owner.name,
+          StructType(fields),
+          over,
+          values.map(_.dataType),
+          arranged,
+          isComputed
+        )
+        Some(found)
       case _ => None
     }
     (new Arranged(index, delta, entry), delta, read)
@@ -289,7 +353,7 @@ private[slackwater] final class Programs(
       in,
       arranged(number),
       binder.project(binder.keys(ints(node.get("keys")), layouts(in))),
-      specs(number).nullSafe,
+      flags(node.get("null_safe")),
       node.get("old").asBoolean,
       conditions(node, both),
       binder.columns(layouts(i), both)
@@ -308,7 +372,7 @@ private[slackwater] final class Programs(
       arranged(theirs),
       binder.project(specs(ours).keys),
       binder.project(specs(theirs).keys),
-      specs(theirs).nullSafe,
+      flags(node.get("null_safe")),
       conditions(node, layouts(left) ++ specs(theirs).layout),
       binder.columns(layouts(left), specs(ours).layout),
       node.get("present").asBoolean
@@ -331,14 +395,22 @@ private[slackwater] final class Programs(
       keys.map(_.canonicalized),
       Nil,
       Nil,
-      Some((own, i))
+      Some(if (inShared(i)) GroupStates(aggregates.map(formOf(_, layouts(in)))) else (own, i))
     )
     val states =
       indexed(identity, keys.size, 1)(Hydration.reduced(node.get("node").asInt, reduction))
+    states match {
+      case arranged: ArrangementReader => groupStates.put(i, arranged)
+      case _                           =>
+    }
     val types = keys.map(_.dataType) ++ aggregates.map(_.function.dataType)
     val results = types.zipWithIndex.map { case (t, at) => BoundReference(at, t, nullable = true) }
     new Reduce(in, reduction, states, binder.project(results))
   }
+
+  /** What is accumulated, in a form that is the same in other plans. */
+  private def formOf(aggregate: Accumulated, layout: Seq[Int]): Seq[Expression] =
+    Seq(binder.over(aggregate.function, layout).canonicalized, aggregate.input.canonicalized)
 
   private def recompute(node: JsonNode, i: Int, arranged: IndexedSeq[Arranged]): Operator = {
     val in = node.get("in").asInt
@@ -360,6 +432,10 @@ private[slackwater] final class Programs(
 }
 
 private[slackwater] object Programs {
+
+  /** What is kept of groups: the same of the same aggregates of the same rows. */
+  private final case class GroupStates(aggregates: Seq[Seq[Expression]])
+
   private final case class Spec(
       node: Int,
       delta: Int,

@@ -94,7 +94,7 @@ private[slackwater] final class Reduce(
 
   override def run(tick: TickContext, metrics: OperatorMetrics): Updates = {
     val out = new Updates(tick.budget)
-    val batch = new Batch
+    val moves = mutable.ArrayBuffer.empty[(UnsafeRow, Array[Byte], Long, Long)]
     val groups = changes(tick)
     states.want(tick)(visit => groups.foreach { case (key, _) => visit(key) })
     val covered = states.upper
@@ -112,14 +112,21 @@ private[slackwater] final class Reduce(
           newRow.foreach(out.add(_, time, 1L))
         }
         if (time >= covered) {
-          state.foreach(bytes => batch.add(key, asRow(bytes), time, -1L))
-          newState.foreach(bytes => batch.add(key, asRow(bytes), time, 1L))
+          state.foreach(bytes => moves += ((key, bytes, time, -1L)))
+          newState.foreach(bytes => moves += ((key, bytes, time, 1L)))
         }
         state = newState
         row = newRow
       }
     }
-    states.advance(tick)(_ => batch)
+    // Another program may have moved them on meanwhile.
+    states.advance(tick) { from =>
+      val batch = new Batch
+      moves.foreach { case (key, bytes, time, diff) =>
+        if (time >= from) batch.add(key, asRow(bytes), time, diff)
+      }
+      batch
+    }
     out
   }
 

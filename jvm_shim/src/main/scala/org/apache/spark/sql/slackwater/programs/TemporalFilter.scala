@@ -11,6 +11,7 @@ private[slackwater] final class TemporalFilter(in: Int, validity: Validity, queu
     extends Operator {
   override def inputs: Seq[Int] = Seq(in)
   override def mode: String = "indexed"
+  override def followsInputs: Boolean = false
 
   override def isIdle(tick: TickContext): Boolean =
     tick(in).isEmpty && queue.next(tick.lower) >= tick.upper

@@ -6,6 +6,9 @@ private[slackwater] final class OperatorMetrics(budget: TickBudget) {
   var lookedUp = 0L
   var nanos = 0L
 
+  /** Another program has done it. */
+  var isShared = false
+
   def found(): Unit = {
     lookedUp += 1
     budget.visit()

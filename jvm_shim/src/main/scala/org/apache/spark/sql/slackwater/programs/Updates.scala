@@ -20,6 +20,13 @@ private[slackwater] final class Updates(budget: TickBudget = TickBudget.unlimite
   def size: Int = count
   def isEmpty: Boolean = count == 0
 
+  /** About what the rows take in the heap. */
+  def rowBytes: Long = {
+    var total = Empty
+    foreach((row, _, _) => total += row.getSizeInBytes + BesideRow)
+    total
+  }
+
   def add(row: UnsafeRow, time: Long, diff: Long): Unit = {
     if (count == rows.length) grow()
     val taken = row.getSizeInBytes + BesideRow

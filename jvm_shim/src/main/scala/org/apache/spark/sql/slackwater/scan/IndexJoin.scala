@@ -7,6 +7,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.scan.logical.{IndexLookupJoin, Indexed}
 
 /** Joins of few rows with a relation that has an index on some of the join's keys. */
@@ -22,7 +23,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
   private val smallBytes = BigInt(256 * 1024)
 
   /** The join by an index; None: there is none for it, or a hint says how to join. */
-  def of(join: Join): Option[IndexLookupJoin] =
+  def of(session: SparkSession, join: Join): Option[IndexLookupJoin] =
     if (join.hint != JoinHint.NONE || join.condition.isEmpty) None
     else {
       val ways = join.joinType match {
@@ -38,7 +39,9 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       }
       ways.iterator
         .flatMap { case (probe, side, kind, first) =>
-          Option.when(few(probe))(side).flatMap(lookedUp(probe, _, kind, join.condition.get, first))
+          Option
+            .when(few(probe))(side)
+            .flatMap(side => lookedUp(session, probe, side, kind, join.condition.get, first))
         }
         .nextOption()
     }
@@ -50,6 +53,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
   }
 
   private def lookedUp(
+      session: SparkSession,
       probe: LogicalPlan,
       side: LogicalPlan,
       kind: JoinType,
@@ -65,7 +69,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       if (!(found ++ filter :+ over).forall(isPlain)) None
       else
         IndexScan
-          .here(scan)
+          .anywhere(session, scan)
           .filter { case (_, offer) => scan.canRead(offer.upper) }
           .flatMap { case (index, offer) =>
             for {
@@ -124,17 +128,19 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       case _                                                                => false
     }
 
-  /** The rows of the join; None where the index does not have them.
+  /** The rows of the join; None where the index does not have them, or whoever has the index does not
+    * give them.
     *
     * @param attributes
     *   of the rows of the probe
     */
   def rows(
+      session: SparkSession,
       join: IndexLookupJoin,
       attributes: Seq[Attribute],
       probes: Seq[InternalRow]
   ): Option[Seq[InternalRow]] = for {
-    index <- CollectionIndexes.find(join.index.program)
+    index <- IndexScan.indexOf(session, join.index, join.scan)
     output <- IndexScan.columnsOf(index, join.scan)
     keys = new ProbeKeys(join, attributes, index)
     wanted = probes.flatMap(keys.values)

@@ -33,21 +33,26 @@ private[slackwater] object IndexScan extends PredicateHelper {
   /** So many keys are looked up. */
   val mostKeys = 1000
 
-  /** The indexes in this driver that keep the relation. */
-  private[scan] def here(scan: Indexed): Iterator[(LocalIndex, IndexOffer)] =
-    scan.offers.flatMap(offer => CollectionIndexes.find(offer.program).map(_ -> offer))
-
-  /** Those in the leader's driver, for an application that has joined. */
-  private def there(
+  /** The indexes that keep the relation, here or, for an application that has joined, in the leader's
+    * driver.
+    */
+  private[scan] def anywhere(
       session: SparkSession,
       scan: Indexed
-  ): Iterator[(CollectionIndex, IndexOffer)] = scan.offers
-    .filter(offer => CollectionIndexes.find(offer.program).isEmpty)
-    .flatMap(offer => LeaderIndex.of(session, offer, scan).map(_ -> offer))
+  ): Iterator[(CollectionIndex, IndexOffer)] =
+    scan.offers.flatMap(offer => indexOf(session, offer, scan).map(_ -> offer))
+
+  /** The index that is offered, here or in the leader's driver; None: nobody can ask it. */
+  private[scan] def indexOf(
+      session: SparkSession,
+      offer: IndexOffer,
+      scan: Indexed
+  ): Option[CollectionIndex] =
+    CollectionIndexes.find(offer.program).orElse(LeaderIndex.of(session, offer, scan))
 
   /** The rows that can meet the condition, and perhaps others; None: no index has them. */
   def of(session: SparkSession, condition: Expression, scan: Indexed): Option[InlineRows] =
-    (here(scan) ++ there(session, scan))
+    anywhere(session, scan)
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, scan)
@@ -61,7 +66,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
     * many.
     */
   def all(session: SparkSession, view: IndexedView, wanted: Finishing): Option[InlineRows] =
-    (here(view) ++ there(session, view))
+    anywhere(session, view)
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, view)

@@ -36,8 +36,13 @@ private[scan] final class LeaderIndex(
       offered: Long,
       most: Int
   ): Option[FoundRows] = {
-    val keys = Wire.base64(Wire.encode(wanted.iterator, LeaderIndex.schemaOf(keyTypes)))
-    peeked(asOf, most)(_.put("keys", keys))
+    val keyOf = IndexKeys.ofValues(this)
+    val keys = wanted.distinctBy(row => keyOf(row).copy())
+    if (keys.isEmpty) Some(FoundRows(offered, Nil))
+    else {
+      val rows = Wire.encode(keys.iterator, LeaderIndex.schemaOf(keyTypes))
+      peeked(asOf, most)(_.put("keys", Wire.base64(rows)))
+    }
   }
 
   override def all(

@@ -59,7 +59,7 @@ private[slackwater] final case class IndexLookupJoinExec(
     if (probes.size > IndexJoin.mostProbes) Left(join.unindexed(join.probe))
     else
       IndexJoin
-        .rows(join, child.output, probes)
+        .rows(session.asInstanceOf[SparkSession], join, child.output, probes)
         .toRight(join.unindexed(InlineRows(IndexLookupJoin.Name, attributes, probes)))
   }
 

@@ -69,6 +69,6 @@ private[slackwater] final case class ExpandScans(session: SparkSession) extends 
   }
 
   private def joined(plan: LogicalPlan): LogicalPlan = plan.transformUp { case join: Join =>
-    IndexJoin.of(join).getOrElse(join)
+    IndexJoin.of(session, join).getOrElse(join)
   }
 }
