@@ -116,3 +116,32 @@ def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(applicatio
     assert application.value("SELECT count(*) FROM second") == 29988
     assert "temporal" in steps(application, "second")
     assert application.rows(said) == []
+
+
+def test_a_view_over_a_view_with_an_index_for_which_there_is_no_room(application):
+    """It reads what neither of them can keep, and shares that with the index as soon as it fits."""
+    application.sql("CREATE TABLE t AS SELECT id AS k, id * 3 AS v FROM range(60000)")
+    application.sql("CREATE VIEW totals AS SELECT k, sum(v) AS s FROM t GROUP BY k")
+    application.sql("CREATE INDEX i ON totals (k)")
+    application.sql("CREATE TABLE p AS SELECT id + 7 AS k FROM range(2)")
+    application.sql(
+        "CREATE MATERIALIZED VIEW m AS SELECT p.k, totals.s FROM p JOIN totals ON totals.k = p.k"
+    )
+    application.sql("UPDATE t SET v = 1 WHERE k = 7")
+    assert sorted(application.rows("SELECT * FROM m")) == [[7, 1], [8, 24]]
+    assert steps(application, "m")["lookup"] == "scanned"
+    application.sql("DELETE FROM t WHERE k >= 100")
+    shared = "SELECT count(*) FROM mz_internal.mz_arrangement_sizes WHERE size(readers) = 2"
+    value = 1
+
+    def is_shared():
+        nonlocal value
+        value += 1
+        application.sql(f"UPDATE t SET v = {value} WHERE k = 7")
+        assert sorted(application.rows("SELECT * FROM m")) == [[7, value], [8, 24]]
+        # The rows of the view, and the states of its groups.
+        return application.value(shared) == 2
+
+    wait_until(is_shared, what="the arrangements")
+    application.sql("DROP TABLE t CASCADE")
+    application.sql("DROP TABLE p CASCADE")

@@ -67,13 +67,17 @@ def test_what_an_index_keeps_is_kept_once(tmp_path):
         place.sql("CREATE MATERIALIZED VIEW few AS SELECT k, n FROM v WHERE n > 10")
         place.sql("CREATE INDEX j ON above (n)")
         hydrated(place, "j")
+        place.sql("CREATE CLUSTER elsewhere (SIZE = '50cc')")
+        place.sql("CREATE MATERIALIZED VIEW apart IN CLUSTER elsewhere AS SELECT k, n FROM v")
 
         def is_right():
             found = sorted(place.rows("SELECT * FROM m"), key=repr)
             assert found == sorted(place.rows("SELECT * FROM wanted"), key=repr)
-            assert sorted(place.rows("SELECT k FROM few"), key=repr) == sorted(
-                place.rows("SELECT k FROM same WHERE n > 10"), key=repr
-            )
+            counts = sorted(place.rows("SELECT k, n FROM same"), key=repr)
+            assert sorted(place.rows("SELECT * FROM apart"), key=repr) == counts
+            assert sorted(place.rows("SELECT * FROM few"), key=repr) == [
+                each for each in counts if each[1] > 10
+            ]
             assert place.rows("SELECT c FROM above WHERE n = 11") == place.rows(
                 "SELECT count(*) FROM same WHERE n = 11 HAVING count(*) > 0"
             )
@@ -81,7 +85,11 @@ def test_what_an_index_keeps_is_kept_once(tmp_path):
 
         def is_shared():
             # The rows of the view by its key, and the states of its groups.
-            return shared_by(place, "i", "m") == 1 and shared_by(place, "few", "i", "j", "m") == 1
+            return (
+                shared_by(place, "i", "m") == 1
+                and shared_by(place, "few", "i", "j", "m") == 1
+                and shared_by(place, "apart") == 1
+            )
 
         wait_until(is_shared, what="the arrangements")
         assert len(is_right()) == 2

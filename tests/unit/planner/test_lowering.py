@@ -14,7 +14,7 @@ from slackwater.planner.delta.lowering import (
     invalid_mz_now_use,
     program_of,
 )
-from slackwater.planner.delta.program import OfColumn
+from slackwater.planner.delta.program import LookupStep, OfColumn, OfHandle
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
@@ -273,6 +273,29 @@ def test_an_index_keeps_the_rows_of_a_view():
     index = program.index
     assert (index.node, index.delta) == (2, len(program.steps) - 1)
     assert (index.keys, index.columns, index.names) == ((OfColumn(7),), (5, 6), ("k", "v"))
+
+
+def test_an_index_on_a_view_that_stays_whole_arranges_it_as_joins_do():
+    program = index_of(replace(selecting(selects=True), views=(1,)), 1)
+    index = program.index
+    assert (index.node, index.keys, index.columns) == (1, (OfHandle(4),), (3, 4))
+    assert [(each.node, each.step) for each in program.shared] == [(1, index.delta)]
+
+
+def test_a_join_of_columns_of_a_view_that_stays_whole_has_the_view_for_an_input():
+    view = Filter((0,), (0, 1), (1,))
+    columns = Project((1,), (2,), (0,))
+    join = Join((2, 3), (2, 3), JoinKind.INNER, (JoinKey(2, 3, False),), (), (), None)
+    sources = (Source("u1", ("k", "v"), (0, 1)), Source("u2", ("k",), (3,)))
+    plan = plan_of(sources[0], view, columns, sources[1], join, types=(LONG,) * 4)
+    program = program_of(replace(plan, views=(1,)))
+    (whole,) = (each for each in program.arrangements if each.node == 1)
+    assert (whole.columns, whole.key_columns, whole.null_safe) == ((0, 1), (None,), (True,))
+    lookups = [each for each in program.steps if isinstance(each, LookupStep)]
+    assert [each.null_safe for each in lookups] == [(False,), (False,)]
+    assert program.aliases == {2: 0}
+    (inlined,) = (e for e in program_of(plan).arrangements if e.node == 2)
+    assert (inlined.columns, inlined.null_safe) == ((), (False,))
 
 
 def test_an_index_on_a_relation_computes_nothing_but_keys():

@@ -103,8 +103,9 @@ private[slackwater] object IndexJoin extends PredicateHelper {
     val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition).map {
       // So Spark joins texts that are equal by a collation.
-      case EqualTo(CollationKey(left), CollationKey(right)) => EqualTo(left, right)
-      case other                                            => other
+      case EqualTo(CollationKey(left), CollationKey(right))       => EqualTo(left, right)
+      case EqualNullSafe(CollationKey(left), CollationKey(right)) => EqualNullSafe(left, right)
+      case other                                                  => other
     }
     val keys = index.keys.map { key =>
       val own = key.transform { case a: Attribute => byName.getOrElse(a.name, a) }.canonicalized
