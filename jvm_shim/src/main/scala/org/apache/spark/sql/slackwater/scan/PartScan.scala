@@ -107,8 +107,11 @@ private[slackwater] object PartScan {
     Project(columns, rows)
   }
 
+  /** The columns of `rows` may have another order than those of the row. */
   private def wholeRow(rows: LogicalPlan, dataType: DataType): Expression = {
     val names = dataType.asInstanceOf[StructType].fieldNames
-    CreateNamedStruct(rows.output.zip(names).flatMap { case (a, name) => Seq(Literal(name), a) })
+    CreateNamedStruct(names.toSeq.flatMap { name =>
+      Seq(Literal(name), attribute(rows, Stored.column(name)))
+    })
   }
 }
