@@ -75,6 +75,8 @@ class Controller(RuleBasedStateMachine):
         self.told: dict = {}
         """The last frontiers that a replica has told of a collection, over its connection."""
         self.made: dict = {}
+        self.former: Counter = Counter()
+        """How many dropped collections a replica has to end before one of the same id."""
         self.until: dict = {}
         self.read_only = False
         self.taken, self.lost_holds = [], set()
@@ -251,6 +253,54 @@ class Controller(RuleBasedStateMachine):
         self.core.create_dataflows(CLUSTER, [make(as_of) for make in made.values()])
         self.run()
         return multiple(first, second)
+
+    @rule(name=ids)
+    def create_again(self, name):
+        """The id of what is dropped is used again, before replicas are done with it."""
+        self.run()
+        each = self.model.collections[name]
+        readers = [i for i, other in self.model.collections.items() if name in other.imports]
+        if (
+            not self.live(name)
+            or each.kind not in ("index", "view")
+            or any(not self.model.since(i).is_empty for i in readers)
+            or not all(self.live(i) for i in each.imports)
+        ):
+            return
+        as_of = self.model.since(name)
+        at = Timestamp(as_of.value)
+        stored = [self.stored.acquire([i], HOLDER, at) for i in each.sources]
+        imported = [self.core.acquire_read_hold(CLUSTER, i, HOLDER, at) for i in each.imports]
+        self.core.drop_collections(CLUSTER, [name])
+        for key, sim in self.hosting(name):
+            self.former[key, name] += 1
+            self.told.pop((sim.name, name), None)
+        self.model.tokens = {
+            i: token
+            for i, token in self.model.tokens.items()
+            if token[0] != name or i in self.asked
+        }
+        new = Expected(each.kind, as_of, each.sources, each.imports, each.target, each.policy)
+        self.core.create_dataflow(CLUSTER, self.made[name](at))
+        self.model.collections[name] = new
+        if new.policy is not None:
+            new.policy = ValidFrom(as_of)
+        else:
+            new.advance(self.stored.frontiers(new.target).upper)
+            self.core.allow_writes(CLUSTER, name)
+        self.model.reached.pop(name, None)
+        self.run()
+        for hold in stored:
+            self.stored.holds.release(hold)
+        for hold in imported:
+            self.core.release_read_hold(hold)
+
+    def hosting(self, name):
+        """The connections over which the collection was asked for, and is not over."""
+        for replica in self.core.replicas(CLUSTER).values():
+            hosted = replica.collections.get(name)
+            if hosted is not None and not hosted.is_done:
+                yield (replica.key.replica, replica.nonce), self.sims[replica.key.replica]
 
     @rule(kind=st.sampled_from(sorted(REFUSALS)), number=st.integers(0, 60))
     def refuse(self, kind, number):
@@ -529,6 +579,14 @@ class Controller(RuleBasedStateMachine):
 
     def hear(self, sim):
         response = sim.outbox.pop(0)
+        former = (sim.name, sim.nonce), getattr(response, "id", None)
+        if self.former[former]:
+            # The first that is empty is the last of what was dropped.
+            over = isinstance(response, pr.FrontierReport) and response.write == EMPTY_FRONTIER
+            self.former[former] -= over
+            self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, sim.name), sim.nonce, response))
+            self.run()
+            return
         self.note_frontiers(sim.name, response)
         match response:
             case pr.FrontierReport(name, write) if write is not None:

@@ -62,6 +62,7 @@ class ConnectionLost:
 
 Respond = Callable[[Sequence[ReplicaResponse | ConnectionLost]], None]
 
+
 class StorageCore(Protocol):
     """The parts of the storage controller's core that this one uses."""
 
