@@ -368,15 +368,17 @@ class Worker:
 
         The outputs of those whose append was refused stay where they are, as if it came alone.
         """
-        computed, self._uncommitted = self._uncommitted, []
+        waiting, self._uncommitted = self._uncommitted, []
         moved = False
+        with self._changed:
+            computed = [c for c in waiting if self._replica.is_wanted(c.run.work)]
         try:
             results = self._committed(computed)
             for each, result in zip(computed, results, strict=True):
                 with bound_contextvars(**_named(each.run.work)):
                     self._tell_all(each.run.work, result)
         finally:
-            self._end([each.run for each in computed])
+            self._end([each.run for each in waiting])
         for each, result in zip(computed, results, strict=True):
             moved = _may_have_moved(result) or moved
             moved = self._plan(each.tick.global_id) or moved
@@ -635,7 +637,7 @@ class Worker:
     def _appended(self, computed: Sequence[_Computed]) -> Sequence[Result]:
         """Appends what was computed, in one commit. Raises what `Outputs.append` raises."""
         offered = [(c.run.work.flow, c.outcome.appends) for c in computed if c.outcome.appends]
-        refusals = self._outputs.append(offered) if offered else [None]
+        refusals = self._outputs.append(offered) if offered else [None for _ in computed]
         results: list[Result] = []
         for each, refusal in zip(computed, refusals, strict=True):
             if refusal is not None:

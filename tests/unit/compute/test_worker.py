@@ -136,6 +136,36 @@ def test_what_is_computed_does_not_wait_for_a_tick_that_takes_long():
     assert rounds.offered == [["u7", "u8"], ["u9"], ["u7"], ["u8", "u9"]]
 
 
+def test_what_was_removed_while_it_waited_is_not_committed():
+    rounds = Rounds("u7", "u8")
+
+    def remove():
+        rounds.worker.remove("u7")
+        return []
+
+    # The second tick is made after the first one has been computed.
+    tick = rounds.worker._views["u8"].tick
+    rounds.worker._views["u8"].tick = lambda *given: remove() or tick(*given)
+    rounds.round()
+    assert rounds.offered == [["u8"]]
+    assert rounds.committed == ["u8"]
+
+
+def test_a_worker_that_stops_commits_nothing_of_what_waits():
+    rounds = Rounds("u7")
+    tick = rounds.worker._views["u7"].tick
+
+    def computed(*given):
+        outcome = tick(*given)
+        rounds.worker._monotonic = lambda: rounds.worker._replica.stop() or rounds.now_s
+        return outcome
+
+    rounds.worker._views["u7"].tick = computed
+    rounds.round()
+    assert rounds.offered == []
+    assert rounds.worker._replica.failures == {}
+
+
 def test_a_commit_has_a_largest_number_of_ticks():
     rounds = Rounds(*(f"u{number}" for number in range(10, 11 + COMMITTED_TOGETHER)))
     rounds.takes_s = dict.fromkeys(rounds.takes_s, 0.0)
