@@ -18,6 +18,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import settings_of
+from tests.support.compute.controller_definitions import HOLDER, Definitions
 from tests.support.compute.controller_model import Expected, Model, behind
 from tests.support.compute.controller_room import (
     CLUSTER,
@@ -27,7 +28,6 @@ from tests.support.compute.controller_room import (
     subscribe,
     view,
 )
-from tests.support.compute.refusals import REFUSALS, Refused, fingerprint
 from tests.support.compute.replica_sim import SimReplica, changes, times_of
 
 from slackwater.compute.controller import effects as ef
@@ -35,12 +35,11 @@ from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.errors import ComputeError, Variant
 from slackwater.compute.controller.hydration import Phase
-from slackwater.controller.holds import Holder, HoldKind
+from slackwater.controller.holds import HoldKind
 from slackwater.controller.protocol import ReplicaKey
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
 
-HOLDER = Holder(HoldKind.STATEMENT, "s")
 LIMIT = 2
 NAMES = ("r1", "r2", "r3")
 OF_DATAFLOWS = {HoldKind.INDEX, HoldKind.VIEW, HoldKind.SUBSCRIPTION, HoldKind.COPY}
@@ -53,7 +52,7 @@ policies = st.one_of(
 )
 
 
-class Controller(RuleBasedStateMachine):
+class Controller(Definitions, RuleBasedStateMachine):
     """Everything that can happen between a controller, its replicas and what is stored."""
 
     ids = Bundle("ids")
@@ -234,153 +233,6 @@ class Controller(RuleBasedStateMachine):
         self.run()
         return name
 
-    @rule(target=ids, source=st.integers(0, 1), later=st.integers(0, 4))
-    def create_two(self, source, later):
-        """Of dataflows that are created together, one may read what another one exports."""
-        table = self.tables[source]
-        as_of = self.stored.frontiers(table).since.value + later
-        first, second = f"u{self.next_id + 1}", f"u{self.next_id}"
-        self.next_id += 2
-        made = {
-            first: lambda at: index(first, [table], as_of=at),
-            second: lambda at: index(second, (), [first], as_of=at),
-        }
-        policy = ValidFrom(Frontier(as_of))
-        for name, sources, imports in ((first, (table,), ()), (second, (), (first,))):
-            expected = Expected("index", Frontier(as_of), sources, imports, None, policy)
-            self.model.collections[name] = expected
-        self.made |= made
-        self.core.create_dataflows(CLUSTER, [make(as_of) for make in made.values()])
-        self.run()
-        return multiple(first, second)
-
-    @rule(name=ids)
-    def create_again(self, name):
-        """The id of what is dropped is used again, before replicas are done with it."""
-        self.run()
-        each = self.model.collections[name]
-        readers = [i for i, other in self.model.collections.items() if name in other.imports]
-        if (
-            not self.live(name)
-            or each.kind not in ("index", "view")
-            or any(not self.model.since(i).is_empty for i in readers)
-            or not all(self.live(i) for i in each.imports)
-        ):
-            return
-        as_of = self.model.since(name)
-        at = Timestamp(as_of.value)
-        stored = [self.stored.acquire([i], HOLDER, at) for i in each.sources]
-        imported = [self.core.acquire_read_hold(CLUSTER, i, HOLDER, at) for i in each.imports]
-        self.core.drop_collections(CLUSTER, [name])
-        for key, sim in self.hosting(name):
-            self.former[key, name] += 1
-            self.told.pop((sim.name, name), None)
-        self.model.tokens = {
-            i: token
-            for i, token in self.model.tokens.items()
-            if token[0] != name or i in self.asked
-        }
-        new = Expected(each.kind, as_of, each.sources, each.imports, each.target, each.policy)
-        self.core.create_dataflow(CLUSTER, self.made[name](at))
-        self.model.collections[name] = new
-        if new.policy is not None:
-            new.policy = ValidFrom(as_of)
-        else:
-            new.advance(self.stored.frontiers(new.target).upper)
-            self.core.allow_writes(CLUSTER, name)
-        self.model.reached.pop(name, None)
-        self.run()
-        for hold in stored:
-            self.stored.holds.release(hold)
-        for hold in imported:
-            self.core.release_read_hold(hold)
-
-    def hosting(self, name):
-        """The connections over which the collection was asked for, and is not over."""
-        for replica in self.core.replicas(CLUSTER).values():
-            hosted = replica.collections.get(name)
-            if hosted is not None and not hosted.is_done:
-                yield (replica.key.replica, replica.nonce), self.sims[replica.key.replica]
-
-    @rule(kind=st.sampled_from(sorted(REFUSALS)), number=st.integers(0, 60))
-    def refuse(self, kind, number):
-        """What cannot be is refused for its reason, and has changed nothing (4.13)."""
-        known = self.model.collections
-        refused = Refused(
-            self.core,
-            self.tables[0],
-            [name for name in known if self.live(name) and known[name].policy is not None],
-            [name for name in known if self.live(name) and known[name].policy is None],
-            [name for name in known if not self.live(name)],
-            list(self.core.replicas(CLUSTER)),
-            [peek for peek_id, peek in self.asked.items() if not self.answers[peek_id]],
-        )
-        found = REFUSALS[kind](refused, number)
-        if found is not None:
-            operation, reason = found
-            before = fingerprint(self.core, self.stored)
-            with pytest.raises(ComputeError if isinstance(reason, Variant) else reason) as caught:
-                operation()
-            assert getattr(caught.value, "variant", reason) is reason
-            assert fingerprint(self.core, self.stored) == before
-        refused.give_back()
-
-    @rule(source=st.integers(0, 1))
-    def create_complete(self, source):
-        """Of a view with an empty as-of nothing is sent, and it goes when it is dropped (4.4)."""
-        name, target = f"u{self.next_id}", self.room.target(0)
-        self.next_id += 1
-        held = list(self.stored.holds)
-        complete = view(name, target, [self.tables[source]], as_of=EMPTY_FRONTIER)
-        self.core.create_dataflow(CLUSTER, complete)
-        self.core.allow_writes(CLUSTER, name)
-        assert self.core.collection(CLUSTER, name).since.is_empty
-        assert self.core.is_hydrated(CLUSTER, name)
-        self.core.drop_collections(CLUSTER, [name])
-        effects = self.core.process()
-        assert name not in repr(effects)
-        self.execute(effects)
-        assert self.is_gone(name)
-        assert [h for h in self.stored.holds if h.holder.name == name] == []
-        assert len(held) >= len(list(self.stored.holds))
-
-    @rule(name=ids)
-    def allow_writes_again(self, name):
-        """It is told once, and for ever (4.12)."""
-        self.run()
-        if self.live(name):
-            self.core.allow_writes(CLUSTER, name)
-            is_view = self.model.collections[name].kind == "view"
-            assert not is_view or "AllowWrites" not in repr(self.core._effects)
-
-    @rule(source=st.integers(0, 1), later=st.integers(0, 3))
-    def another_instance(self, source, later):
-        """It is dropped with all that is on it, and nothing else (4.2)."""
-        self.run()
-        before = fingerprint(self.core, self.stored)
-        table = self.tables[source]
-        as_of = Timestamp(self.stored.frontiers(table).since.value + later)
-        name, followed, log = f"u{self.next_id}", f"t{self.next_id}", f"si{self.next_id}"
-        self.next_id += 1
-        self.core.create_instance("d", logs=[log])
-        flows = [index(name, [table], as_of=as_of), subscribe(followed, (), [name], as_of=as_of)]
-        self.core.create_dataflows("d", flows)
-        hold = self.core.acquire_read_hold("d", name, HOLDER)
-        with pytest.raises(ComputeError):
-            self.core.collection(CLUSTER, name)
-        self.core.peek("d", pr.Peek(followed, name, as_of))
-        self.core.drop_instance("d")
-        effects = self.core.process()
-        (answer,) = [each for each in effects if isinstance(each, ef.AnswerPeek)]
-        assert isinstance(answer.answer, pr.PeekFailed)
-        (last,) = [each for each in effects if isinstance(each, ef.DeliverSubscribe)]
-        assert last.error is not None
-        assert not self.core.release_read_hold(hold)
-        self.core.drop_instance("d")
-        self.execute([each for each in effects if each not in (answer, last)])
-        self.run()
-        assert fingerprint(self.core, self.stored) == before
-
     @rule(chosen=st.lists(st.tuples(ids, policies), min_size=1, max_size=3))
     def set_read_policy(self, chosen):
         chosen = [(i, policy) for i, policy in chosen if self.live(i)]
@@ -498,6 +350,7 @@ class Controller(RuleBasedStateMachine):
         for sim in self.sims.values():
             sim.disconnect()
         self.late, self.commits, self.told = [], [], {}
+        self.former.clear()
         self.read_only = read_only
         self.room.core = self.core = ComputeController(self.stored, read_only=read_only)
         self.core.create_instance(CLUSTER)
@@ -559,6 +412,8 @@ class Controller(RuleBasedStateMachine):
     def late_message(self, data):
         """What comes over an older connection changes nothing."""
         name, nonce, response = self.late.pop(data.draw(st.integers(0, len(self.late) - 1)))
+        # What waits for its inputs is looked at whenever something is processed.
+        self.execute(self.core.process())
         self.run()
         self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, name), nonce, response))
         assert self.core.process() == ()

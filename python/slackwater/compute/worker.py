@@ -59,7 +59,7 @@ Trouble = Callable[[ReportTrouble], None]
 Maintained: TypeAlias = RunningView | RefreshedView | MaintainedIndex
 
 LONGEST_WAIT_S = 0.02
-"""What was computed waits no longer for a quick tick that would take longer than that."""
+"""Computed updates wait no longer for a quick tick that would make them wait longer than that."""
 
 _LOG = structlog.get_logger("slackwater.compute")
 
@@ -75,7 +75,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What a tick has computed, when it began and when that was done, in seconds."""
+    """The outcome of a tick; `times_s`: when it began and when it was computed, in seconds."""
 
     view: Maintained
     run: _Run
@@ -157,7 +157,7 @@ class Worker:
         self._uncommitted: list[_Computed] = []
         """Of quick ticks, for the next commit; only the thread of rounds uses it."""
         self._took_s: dict[GlobalId, float] = {}
-        """How long the last quick tick of each view took."""
+        """The time that the last quick tick of each view took."""
 
     # Any thread
 
