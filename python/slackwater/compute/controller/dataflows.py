@@ -58,7 +58,7 @@ class Creation:
         self._readable |= {each.id for each in dataflow.index_exports}
 
     def _is_in_use(self, global_id: GlobalId) -> bool:
-        """Whether the id is that of a collection that was not dropped, or that others still read.
+        """True if the id is that of a collection that was not dropped, or that others still read.
 
         Deviates from spec 1.1, where an id is used once: an object that moves to another instance,
         or whose definition was replaced, keeps its id.

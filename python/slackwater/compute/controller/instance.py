@@ -95,7 +95,7 @@ class Replica:
     has_failed: bool = False
 
     def is_about_former(self, response: ReplicaResponse) -> bool:
-        """Whether the response is about an export that was dropped, and whose id is in use again.
+        """True if the response is about an export that was dropped, and whose id is in use again.
 
         The replica takes commands in order, so it has said that all of that is over before it says
         anything of the present one.
