@@ -58,6 +58,7 @@ class Remote:
     _is_ready: bool = False
     _last: dict[tuple[str, type], pr.ReplicaResponse] = field(default_factory=dict)
     """What it has said last of each export, which has to be said over the next wire as well."""
+    _scheduled: set[str] = field(default_factory=set)
     _begins: dict[str, Frontier] = field(default_factory=dict)
     """Where the exports begin, for whoever is at the other end of the present wire."""
 
@@ -93,7 +94,7 @@ class Remote:
         """Takes the next command of the present wire."""
         if self._is_ready:
             self.state.apply(command)
-            self.local.send(command)
+            self._tell(command)
             return
         self._buffer.append(command)
         if isinstance(command, InitializationComplete):
@@ -110,7 +111,7 @@ class Remote:
         self._last = {key: each for key, each in self._last.items() if key[0] in kept}
         for each in stopped:
             # Nobody at the other end knows them: what it says of them is not sent.
-            self.local.send(AllowCompaction(each, EMPTY_FRONTIER))
+            self._tell(AllowCompaction(each, EMPTY_FRONTIER))
         self._begins = dict(self.state.sinces)
         self._is_ready = True
         again = [encode_response(each) for each in self._last.values() if self._is_new(each)]
@@ -124,8 +125,6 @@ class Remote:
                     continue
                 case pr.CreateDataflow(dataflow) if not self._wants(dataflow.export_ids):
                     continue
-                case pr.Schedule(i) if i in kept and i in before.scheduled:
-                    continue
                 case pr.AllowWrites(i) if i in kept and i in before.writing:
                     continue
                 case pr.Schedule(i) | pr.AllowWrites(i) | pr.OutputAdvanced(i, _) if (
@@ -135,7 +134,21 @@ class Remote:
                 case AllowCompaction():
                     # `keep` says it of what goes on; what begins now begins there.
                     continue
-            self.local.send(command)
+            self._tell(command)
+
+    def _tell(self, command: pr.Command) -> None:
+        """Tells the replica itself, which is scheduled what goes on only once.
+
+        Over a new wire that may come long after what was to be kept: few are to hydrate at once.
+        """
+        match command:
+            case AllowCompaction(i, since) if since.is_empty:
+                self._scheduled.discard(i)
+            case pr.Schedule(i) if i in self._scheduled:
+                return
+            case pr.Schedule(i):
+                self._scheduled.add(i)
+        self.local.send(command)
 
     def _wants(self, exports: Sequence[str]) -> bool:
         return self.state.export_ids.issuperset(exports)
