@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 
 import pytest
 from hypothesis import HealthCheck
@@ -19,6 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from tests.property.histories import settings_of
+from tests.support.compute.controller_definitions import HOLDER, Definitions
+from tests.support.compute.controller_model import Expected, Model, behind
 from tests.support.compute.controller_room import (
     CLUSTER,
     ComputeRoom,
@@ -33,12 +34,12 @@ from slackwater.compute.controller import effects as ef
 from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.errors import ComputeError, Variant
-from slackwater.controller.holds import Holder, HoldKind
+from slackwater.compute.controller.hydration import Phase
+from slackwater.controller.holds import HoldKind
 from slackwater.controller.protocol import ReplicaKey
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
 
-HOLDER = Holder(HoldKind.STATEMENT, "s")
 LIMIT = 2
 NAMES = ("r1", "r2", "r3")
 OF_DATAFLOWS = {HoldKind.INDEX, HoldKind.VIEW, HoldKind.SUBSCRIPTION, HoldKind.COPY}
@@ -51,83 +52,7 @@ policies = st.one_of(
 )
 
 
-def behind(upper):
-    return upper if upper.is_empty else Frontier(max(0, upper.value - 1))
-
-
-@dataclass
-class Expected:
-    """A collection by the formulas, computed at once."""
-
-    kind: str
-    as_of: Frontier
-    sources: tuple
-    imports: tuple
-    target: str | None = None
-    policy: object = None
-    dropped: bool = False
-    read_only: bool = True
-
-    def __post_init__(self):
-        self.implied = self.warmup = self.write = self.as_of
-
-    def follow(self, upper):
-        if self.dropped:
-            return
-        wanted = behind(upper) if self.policy is None else self.policy.frontier(upper)
-        self.implied = max(self.implied, wanted)
-
-    def advance(self, upper):
-        if upper > self.write:
-            self.write = upper
-            self.follow(upper)
-
-
-class Model:
-    """All frontiers, recomputed from nothing whenever one is asked for."""
-
-    def __init__(self, stored):
-        self.stored = stored
-        self.collections: dict = {}
-        self.tokens: dict = {}
-        self.reached: dict = {}
-
-    def multiset(self, name):
-        each = self.collections[name]
-        own = [] if each.dropped else [each.implied, each.warmup]
-        below = [self.since(i) for i, other in self.collections.items() if name in other.imports]
-        found = Counter(f.value for f in (*own, *below) if not f.is_empty)
-        found.update(time for i, time in self.tokens.values() if i == name)
-        return found
-
-    def since(self, name):
-        found = self.multiset(name)
-        return Frontier(min(found)) if found else EMPTY_FRONTIER
-
-    def maintain(self, has_replicas):
-        for name, each in self.collections.items():
-            if each.dropped:
-                continue
-            if each.target is not None:
-                each.advance(self.stored.frontiers(each.target).upper)
-            if self.since(name).is_empty:
-                continue
-            uppers = [self.stored.frontiers(i).upper for i in each.sources]
-            uppers += [self.collections[i].write for i in each.imports]
-            earliest = min(uppers, default=EMPTY_FRONTIER)
-            ended = each.policy is None and each.write.is_empty
-            each.warmup = max(each.warmup, EMPTY_FRONTIER if ended else behind(earliest))
-            if each.policy is not None and not has_replicas:
-                all_sources = {s for i in self.above(name) for s in self.collections[i].sources}
-                stored = [self.stored.frontiers(i).upper for i in all_sources]
-                each.follow(min(stored, default=EMPTY_FRONTIER))
-
-    def above(self, name):
-        """The collection and all that it reads, directly or not."""
-        return {name}.union(*(self.above(i) for i in self.collections[name].imports))
-
-
-class Controller(RuleBasedStateMachine):
+class Controller(Definitions, RuleBasedStateMachine):
     """Everything that can happen between a controller, its replicas and what is stored."""
 
     ids = Bundle("ids")
@@ -146,8 +71,13 @@ class Controller(RuleBasedStateMachine):
         self.answers, self.deliveries = defaultdict(list), defaultdict(list)
         self.copies, self.committed = defaultdict(list), defaultdict(list)
         self.asked, self.cancelled, self.targets = {}, set(), {}
-        self.frontiers: dict = {}
+        self.told: dict = {}
+        """The last frontiers that a replica has told of a collection, over its connection."""
         self.made: dict = {}
+        self.former: Counter = Counter()
+        """How many dropped collections a replica has to end before one of the same id."""
+        self.until: dict = {}
+        self.read_only = False
         self.taken, self.lost_holds = [], set()
         self.next_id = 100
         self.core.update_configuration({"compute_hydration_concurrency": str(LIMIT)})
@@ -172,15 +102,15 @@ class Controller(RuleBasedStateMachine):
             match effect:
                 case ef.ConnectReplica(key, _, nonce):
                     self.sims[key.replica].connect(nonce)
-                    self.frontiers = {
-                        k: v for k, v in self.frontiers.items() if k[0] != key.replica
-                    }
+                    self.told = {k: v for k, v in self.told.items() if k[0] != key.replica}
                 case ef.DisconnectReplica(key, nonce):
                     self.goes_late(key.replica, nonce)
                 case ef.SendToReplica(key, nonce, command):
+                    assert not (self.read_only and isinstance(command, pr.AllowWrites))
                     if self.sims[key.replica].nonce == nonce:
                         self.sims[key.replica].inbox.append(command)
                 case ef.CommitOutput():
+                    assert not self.read_only
                     self.commits.append(effect)
                 case ef.AnswerPeek(peek_id, answer):
                     self.answered(peek_id, answer)
@@ -248,8 +178,9 @@ class Controller(RuleBasedStateMachine):
         later=st.integers(0, 4),
         for_one=st.none() | st.none() | names,
         writes=st.booleans(),
+        ends=st.none() | st.integers(1, 9),
     )
-    def create(self, kind, sources, imports, later, for_one, writes):
+    def create(self, kind, sources, imports, later, for_one, writes, ends=None):
         sources = tuple(self.tables[i] for i in sources)
         imports = self.indexes(imports) if kind != "copy" else ()
         name = f"{'u' if kind in ('index', 'view') else 't'}{self.next_id}"
@@ -257,6 +188,7 @@ class Controller(RuleBasedStateMachine):
         sinces = [self.stored.frontiers(i).since for i in sources]
         earliest = max([*sinces, *(self.model.since(i) for i in imports), MINIMUM_FRONTIER])
         as_of = earliest.value + later
+        until = None if ends is None else as_of + ends
         target = None
         if kind == "view":
             # Either nothing was stored yet, or the as-of is before what is stored (I44).
@@ -276,7 +208,8 @@ class Controller(RuleBasedStateMachine):
                 case "view":
                     return view(name, target, sources, imports, as_of=at)
                 case "subscribe":
-                    return subscribe(name, sources, imports, as_of=at)
+                    ends = {} if until is None else {"until": Frontier(until)}
+                    return subscribe(name, sources, imports, as_of=at, **ends)
             return copy_to(name, sources, as_of=at)
 
         if earliest.value:
@@ -292,6 +225,7 @@ class Controller(RuleBasedStateMachine):
             each.advance(self.stored.frontiers(target).upper)
         self.core.create_dataflow(CLUSTER, made(as_of), one)
         self.made[name] = made
+        self.until[name] = EMPTY_FRONTIER if until is None else Frontier(until)
         if one is not None:
             self.targets[name] = one
         if kind == "view":
@@ -400,11 +334,12 @@ class Controller(RuleBasedStateMachine):
         if maintained:
             self.maintain()
 
-    @rule(happens=st.booleans())
-    def restart(self, happens):
+    @rule(happens=st.booleans(), read_only=st.sampled_from([False, False, True]))
+    def restart(self, happens, read_only):
         """Another controller starts from the catalog; replicas go on meanwhile.
 
-        Durable sinces stay where the old one had them, until the new one holds what it reads.
+        One that is read-only writes nothing (4.12), until another one follows. Durable sinces stay
+        where the old one had them, until the new one holds what it reads.
         """
         self.run()
         before = list(self.stored.holds)
@@ -414,8 +349,10 @@ class Controller(RuleBasedStateMachine):
                 self.store(commit.target, commit.lower.value, commit.upper.value, rows)
         for sim in self.sims.values():
             sim.disconnect()
-        self.late, self.commits, self.frontiers = [], [], {}
-        self.room.core = self.core = ComputeController(self.stored)
+        self.late, self.commits, self.told = [], [], {}
+        self.former.clear()
+        self.read_only = read_only
+        self.room.core = self.core = ComputeController(self.stored, read_only=read_only)
         self.core.create_instance(CLUSTER)
         self.core.update_configuration({"compute_hydration_concurrency": str(LIMIT)})
         catalog = [name for name in self.model.collections if self.is_in_catalog(name)]
@@ -475,6 +412,8 @@ class Controller(RuleBasedStateMachine):
     def late_message(self, data):
         """What comes over an older connection changes nothing."""
         name, nonce, response = self.late.pop(data.draw(st.integers(0, len(self.late) - 1)))
+        # What waits for its inputs is looked at whenever something is processed.
+        self.execute(self.core.process())
         self.run()
         self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, name), nonce, response))
         assert self.core.process() == ()
@@ -495,6 +434,15 @@ class Controller(RuleBasedStateMachine):
 
     def hear(self, sim):
         response = sim.outbox.pop(0)
+        former = (sim.name, sim.nonce), getattr(response, "id", None)
+        if self.former[former]:
+            # The first that is empty is the last of what was dropped.
+            over = isinstance(response, pr.FrontierReport) and response.write == EMPTY_FRONTIER
+            self.former[former] -= over
+            self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, sim.name), sim.nonce, response))
+            self.run()
+            return
+        self.note_frontiers(sim.name, response)
         match response:
             case pr.FrontierReport(name, write) if write is not None:
                 each = self.model.collections[name]
@@ -506,6 +454,21 @@ class Controller(RuleBasedStateMachine):
                 self.model.collections[name].advance(upper)
         self.core.respond(pr.FromReplica(ReplicaKey(CLUSTER, sim.name), sim.nonce, response))
         self.run()
+
+    def note_frontiers(self, name, response):
+        match response:
+            case pr.FrontierReport(global_id, write, read, output):
+                told = {"write": write, "input": read, "output": output}
+            case pr.SubscribeBatch(global_id, _, upper):
+                told = {"write": upper, "output": upper}
+            case pr.SubscribeDropped(global_id) | pr.CopyToAnswered(global_id):
+                told = dict.fromkeys(("write", "output"), EMPTY_FRONTIER)
+            case _:
+                return
+        known = self.told.setdefault((name, global_id), {})
+        for part, frontier in told.items():
+            if frontier is not None:
+                known[part] = max(frontier, known.get(part, frontier))
 
     def is_gone(self, name):
         return name not in self.core._collections.states
@@ -668,7 +631,7 @@ class Controller(RuleBasedStateMachine):
             for source in each.imports if not since.is_empty else ():
                 assert self.model.since(source) <= since
         self.stored_inputs_are_held()
-        self.replicas_go_forward()
+        self.replicas_are_where_they_told()
 
     def stored_inputs_are_held(self):
         """I15, I16, I41: one hold for each edge, where the since of the dependent is."""
@@ -686,14 +649,28 @@ class Controller(RuleBasedStateMachine):
             )
             assert found == expected
 
-    def replicas_go_forward(self):
-        """I47, for each connection."""
+    def replicas_are_where_they_told(self):
+        """I47, 4.7, 4.11: frontiers begin at the as-of, and are the last that were told."""
         for name, replica in self.core.replicas(CLUSTER).items():
             for global_id, each in replica.collections.items():
-                now = (each.write, each.input, each.output)
-                before = self.frontiers.get((name, global_id), now)
-                assert all(a <= b for a, b in zip(before, now, strict=True))
-                self.frontiers[name, global_id] = now
+                state = self.core._collections.states[global_id]
+                assert state.as_of <= each.as_of <= max(state.since, each.as_of)
+                told = self.told.get((name, global_id), {})
+                for part in ("write", "input", "output"):
+                    assert getattr(each, part) == max(each.as_of, told.get(part, each.as_of))
+        waited_for = []
+        for name, each in self.model.collections.items():
+            if not self.live(name):
+                continue
+            hosted = self.core.replica_frontiers(CLUSTER, name)
+            done = {i: h.as_of.is_empty or h.as_of < h.output for i, h in hosted.items()}
+            assert self.core.is_hydrated(CLUSTER, name) == (not done or any(done.values()))
+            phases = self.core.hydration(CLUSTER, name)
+            assert {i: phase is Phase.HYDRATED for i, phase in phases.items()} == done
+            if each.kind in ("index", "view") and done and not any(done.values()):
+                waited_for.append(name)
+        assert self.core.are_hydrated(CLUSTER) == (not waited_for)
+        assert self.core.are_hydrated(CLUSTER, exclude=frozenset(waited_for))
 
     @invariant()
     def parts_agree(self):
@@ -713,8 +690,9 @@ class Controller(RuleBasedStateMachine):
                 assert all(each.lower.value <= u.time < each.upper.value for u in each.updates)
                 reached = each.upper.value
                 found += [(u.time, int(u.row)) for u in each.updates]
-            as_of = self.model.collections[global_id].as_of.value
-            assert sorted(found) == sorted(changes(global_id, as_of, 0, reached))
+            as_of, until = self.model.collections[global_id].as_of.value, self.until[global_id]
+            given = changes(global_id, as_of, 0, min(reached, until.value))
+            assert sorted(found) == sorted(given)
 
     @invariant()
     def outputs_have_each_interval_once(self):
@@ -737,6 +715,8 @@ class Controller(RuleBasedStateMachine):
 
     def teardown(self):
         """In the end, when nothing is lost any more, everything is there."""
+        if self.read_only:
+            self.restart(happens=False, read_only=False)
         self.look()
         self.tick(40)
         for peek_id in [i for i in self.asked if i in self.targets and not self.answers[i]]:

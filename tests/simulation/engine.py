@@ -197,6 +197,7 @@ class SimulatedEngine:
 
     def _trouble(self) -> None:
         self.hazards.boundary("query")
+        self.hazards.work()
         if self.hazards.strikes("engine"):
             raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
 
@@ -247,6 +248,9 @@ class SimulatedProgram:
         most_ms: int | None = None,
         before: InputContents | None = None,
     ) -> Ticked:
+        if lower > self._begin:
+            # Another replica has committed a part of what was asked for before.
+            self.committed(lower)
         changes = {g: self.engine.updates(named) for g, named in deltas.items()}
         held = {g: Counter(rows) for g, rows in self._held.items()}
         before = self.engine.answer(self.query, held)

@@ -12,16 +12,19 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
-from functools import partial
+from functools import partial, partialmethod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.exc import OperationalError
-from tests.simulation.threads import Process, Scheduler
+from tests.simulation.threads import Ended, Process, Scheduler
 from tests.support.persist.metastore_faults import gone, lose_commit
 
+from slackwater.compute.controller.core import ComputeController
+from slackwater.compute.controller.effects import CommitOutput, Effect
+from slackwater.compute.controller.shell import Compute
 from slackwater.controller.protocol import DroppedIds
 from slackwater.persist.blobs import Blob, LocalBlobs, local_path
 from slackwater.persist.metastore import connect
@@ -29,11 +32,14 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage import sink_files
+from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.protocol import Response, ShardFinalized
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.sink_files import LocalFileSystem
 
 LOCK_WAIT_S = 5.0
+OF_THE_METASTORE = frozenset({"begin", "commit", "committed"})
+"""The steps of a transaction, which replicas share with the leader in whose process they are."""
 MAY_BE_LATE = (ShardFinalized, DroppedIds)
 """Whoever asks for anything else waits for the answer in the same thread."""
 
@@ -51,6 +57,10 @@ class Weather:
     repeat: int = 0
     sink: int = 0
     engine: int = 0
+    wire: int = 0
+    cut: int = 0
+    end: int = 0
+    slow: int = 0
 
     @staticmethod
     def drawn(rng: random.Random) -> Weather:
@@ -65,6 +75,10 @@ class Weather:
             repeat=500,
             sink=80,
             engine=100,
+            wire=800,
+            cut=100,
+            end=40,
+            slow=500,
         )
         names = [each.name for each in fields(Weather)]
         return Weather(**{n: rng.choice((0, 1, getattr(most, n))) for n in names})
@@ -86,14 +100,26 @@ class Hazards:
     def boundary(self, name: str) -> None:
         """A step is about to be done, or has just been."""
         process = self.scheduler.process
+        if process is not None and not process.alive and name not in OF_THE_METASTORE:
+            raise Ended
         if process is not None and self.enabled:
             self.passed += 1
             if self.passed == self.kill_at or self.strikes("kill", often=name == "committed"):
                 self.scheduler.note(f"killed at boundary {self.passed}: {name}")
-                self.scheduler.kill(process)
+                self.scheduler.kill(process.whole)
+            elif process.host is not None and name not in OF_THE_METASTORE and self.strikes("end"):
+                self.scheduler.note(f"{process.name} ends alone")
+                process.alive = False
+                raise Ended
             elif self.strikes("delay"):
                 self.scheduler.sleep(self.scheduler.rng.uniform(0.001, 0.7))
         self.scheduler.pause()
+
+    def work(self) -> None:
+        """Something is computed, which takes a slow process its time."""
+        process = self.scheduler.process
+        if process is not None and self.enabled and process.pause_s:
+            self.scheduler.sleep(self.scheduler.rng.uniform(0, process.pause_s))
 
     def strikes(self, trouble: str, *, often: bool = False) -> bool:
         """Whether the trouble comes now; `often`: where it shows the most."""
@@ -359,10 +385,22 @@ class SimulatedFolder:
         self.files.sync_directory(path)
 
 
+def _validated(core: ComputeController | StorageController, process: Callable[..., Any]) -> Any:
+    """What follows from a step, after which the controller has to agree with itself."""
+    effects = process(core)
+    core.validate()
+    return effects
+
+
 @contextmanager
 def disturbed(hazards: Hazards) -> Iterator[None]:
-    """Lets sinks write into simulated folders, and the controller hear answers twice and late."""
-    respond, report = Storage.respond, Storage.report
+    """Lets sinks write into simulated folders, and the controller hear answers twice and late.
+
+    Each effect of the compute controller is a boundary, and both controllers are validated after
+    each step.
+    """
+    respond, report, carry_out = Storage.respond, Storage.report, Compute._carry_out
+    cores = [(core, core.process) for core in (ComputeController, StorageController)]
     scheduler = hazards.scheduler
 
     def later(action: Callable[[], None]) -> None:
@@ -386,11 +424,25 @@ def disturbed(hazards: Hazards) -> Iterator[None]:
             later(lambda: report(storage, said))
         report(storage, said)
 
+    def disturbed_effects(compute: Compute, effects: Iterable[Effect]) -> list[CommitOutput]:
+        def each() -> Iterator[Effect]:
+            for effect in effects:
+                hazards.boundary(type(effect).__name__)
+                yield effect
+
+        return carry_out(compute, each())
+
     Storage.respond = disturbed_respond  # type: ignore[method-assign]
     Storage.report = disturbed_report  # type: ignore[method-assign]
+    Compute._carry_out = disturbed_effects  # type: ignore[method-assign]
+    for core, process in cores:
+        core.process = partialmethod(_validated, process)
     sink_files.LocalFileSystem = partial(  # type: ignore[assignment, misc]
         SimulatedFolder, LocalFileSystem(), hazards
     )
     yield
     Storage.respond, Storage.report = respond, report  # type: ignore[method-assign]
+    Compute._carry_out = carry_out  # type: ignore[method-assign]
+    for core, process in cores:
+        core.process = process
     sink_files.LocalFileSystem = LocalFileSystem  # type: ignore[misc]

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.views import REFRESHED, VIEWS, contents, refreshed_at, wrong
+from tests.simulation.views import (
+    CHOSEN,
+    REFRESHED,
+    VIEWS,
+    choice,
+    contents,
+    refreshed_at,
+    wrong,
+)
 from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.details import IngestedDetails
@@ -71,6 +79,11 @@ class Ledger:
     asked: int = 0
     """The last replacement that was asked for."""
 
+    query: int = 0
+    """The last query of the view `CHOSEN` that was acknowledged."""
+    queries: int = 0
+    """The last one that was asked for."""
+
     def insert(self, *tables: str) -> Insert:
         made = Insert(len(self.inserts) + 1, tables)
         self.inserts.append(made)
@@ -130,6 +143,12 @@ class Ledger:
         if not least <= number <= self.asked:
             self.fail(f"I29: {what}: {REPLACED} is {number}, not {least} to {self.asked}")
 
+    def check_chosen(self, what: str, found: Mapping[str, Counter], *, least: int) -> None:
+        """The view is what one of the queries that it may have answers, over the same contents."""
+        numbers = range(least, self.queries + 1)
+        if all(found[CHOSEN] != choice(number).answer(found["t1"]) for number in numbers):
+            self.fail(f"{what}: {CHOSEN} is of no query of {numbers}: {found}")
+
     # Restarts and the end
 
     def check_all(self, place: Place, what: str) -> None:
@@ -162,6 +181,8 @@ class Ledger:
                 if isinstance(item.details, IngestedDetails):
                     self._check_source(place, item, hold.since)
             self._check_views(place, what, hold.since)
+            if any(item.name == CHOSEN for item in stored):
+                self._check_each_choice(place, what, hold.since)
             if any(item.name == REFRESHED for item in stored):
                 self._check_refreshed(place, what, hold.since)
         finally:
@@ -220,6 +241,19 @@ class Ledger:
             found = {item.name: contents(place, item.name, at) for item in here}
             if names := wrong(found):
                 self.fail(f"{what}: {names} at {at} are not what their queries answer: {found}")
+
+    def _check_each_choice(self, place: Place, what: str, since: int) -> None:
+        least, names = self.query, ("t1", CHOSEN)
+        upper = min(place.env.relations.upper(place.item(name)).value for name in names)
+        times = {row["__time"] for name in names for row in place.updates(name)}
+        at_all = {since, *(time for time in times if since < time < upper), upper - 1}
+        for at in sorted(at_all)[-12:] if since < upper else ():
+            found = {name: contents(place, name, at) for name in names}
+            self.check_chosen(f"{what} at {at}", found, least=0)
+        # It is complete up to the present only when its replacement has taken its place.
+        if since < upper == place.env.persist.reads.tables_upper():
+            found = {name: contents(place, name, upper - 1) for name in names}
+            self.check_chosen(f"{what} at {upper - 1}", found, least=least)
 
     def _check_refreshed(self, place: Place, what: str, since: int) -> None:
         """At each time it is what its query answered at the last refresh."""

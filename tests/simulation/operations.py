@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.simulation.workload import Clients
+from tests.simulation.workload import PAIR, SIZE, Clients
 from tests.support.adapter.coordination import Place
 
 RESET = "ALTER SYSTEM RESET ALL"
@@ -28,6 +28,17 @@ class Operations:
         """Lets the replicas go, has two that race, or severs connections; another cluster comes."""
         self.clients.now_and_then(2.0, self._replace)
 
+    def replace_once(self) -> None:
+        """A replica is dropped, and one of the same name is there again. Another view moves."""
+        for name, action in (
+            ("no r1", _dropped("r1")),
+            ("r1 again", _made("r1")),
+            ("away", _moved("quickstart")),
+            ("back", _moved(PAIR)),
+        ):
+            while not self.clients.ask(name, action):
+                self.clients.world.scheduler.sleep(0.5)
+
     def parameters(self) -> None:
         """Sets parameters, and takes them back now and then."""
         self.clients.now_and_then(1.5, self._alter)
@@ -36,6 +47,8 @@ class Operations:
         """Whoever leads has a replica, and goes by the defaults. Nobody else calls."""
         for name, action in (
             ("one replica", _with_replicas(1)),
+            ("the same replica", _made("r1")),
+            ("at home", _moved(PAIR)),
             ("reset", lambda place: place.sql(RESET, "op/1")),
         ):
             while not self.clients.ask(name, action):
@@ -48,6 +61,12 @@ class Operations:
             scheduler.sleep(scheduler.rng.uniform(0, 2))
         if scheduler.rng.random() < 0.5:
             ask("another cluster", _come_and_go)
+        for name in scheduler.rng.sample(("r1", "r2"), scheduler.rng.randrange(3)):
+            ask(f"no {name}", _dropped(name))
+            scheduler.sleep(scheduler.rng.uniform(0, 1))
+            ask(f"{name} again", _made(name))
+        if scheduler.rng.random() < 0.3:
+            ask("move", _moved(scheduler.rng.choice((PAIR, "quickstart"))))
         ask("connect", _connect)
         ask("one replica", _with_replicas(1))
 
@@ -70,6 +89,25 @@ def _connect(place: Place) -> None:
 
 def _with_replicas(count: int) -> Callable[[Place], object]:
     text = f"ALTER CLUSTER quickstart SET (REPLICATION FACTOR = {count})"
+    return lambda place: place.sql(text, "op/1")
+
+
+def _dropped(name: str) -> Callable[[Place], object]:
+    return lambda place: place.sql(f"DROP CLUSTER REPLICA IF EXISTS {PAIR}.{name}", "op/1")
+
+
+def _made(name: str) -> Callable[[Place], object]:
+    def make(place: Place) -> None:
+        place.env.catalog.resolve()
+        clusters = place.env.state.clusters.values()
+        if not any(r.name == name for c in clusters if c.name == PAIR for r in c.replicas):
+            place.sql(f"CREATE CLUSTER REPLICA {PAIR}.{name} SIZE = '{SIZE}'", "op/1")
+
+    return make
+
+
+def _moved(cluster: str) -> Callable[[Place], object]:
+    text = f"ALTER MATERIALIZED VIEW both SET CLUSTER {cluster}"
     return lambda place: place.sql(text, "op/1")
 
 

@@ -18,6 +18,8 @@ from tests.simulation.faults import Hazards, Weather, disturbed
 from tests.simulation.operations import Operations
 from tests.simulation.replacements import Replacements
 from tests.simulation.threads import Failed, Scheduler
+from tests.simulation.view_replacements import ViewReplacements
+from tests.simulation.wires import wired
 from tests.simulation.workload import Clients
 from tests.simulation.world import World
 
@@ -50,7 +52,7 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         scheduler.note(str(weather))
         clients = Clients(world)
         cursors, replacements = Cursors(clients), Replacements(clients)
-        operations = Operations(clients)
+        operations, views = Operations(clients), ViewReplacements(clients)
         operator = scheduler.spawn("operator", None, world.operate)
         scheduler.spawn("watch", None, world.watch)
         scheduler.spawn("drift", None, world.drift)
@@ -70,6 +72,8 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
             cursors.follow,
             replacements.replace,
             replacements.read,
+            views.replace,
+            views.read,
             operations.replicas,
             operations.parameters,
         ):
@@ -79,7 +83,8 @@ def simulate(scheduler: Scheduler, seed: int) -> Outcome:
         world.over = True
         scheduler.wait(lambda: operator.ended)
         if not scheduler.wait(lambda: not clients.busy, 120.0):
-            scheduler.fail(f"clients wait for ever\n{scheduler.stacks()}")
+            fatal = [error for server in world.servers for error in server.fatal]
+            scheduler.fail(f"clients wait for ever, after {fatal}\n{scheduler.stacks()}")
         world.leader()
         operations.end()
         cursors.close()
@@ -93,12 +98,16 @@ def simulate_kill(scheduler: Scheduler, seed: int, kill_at: int | None) -> Outco
 
     def story(world: World) -> None:
         clients = Clients(world)
-        replacements = Replacements(clients)
+        replacements, views = Replacements(clients), ViewReplacements(clients)
+        operations = Operations(clients)
         operator = scheduler.spawn("operator", None, lambda: world.operate(lifetime_s=1e9))
         clients.prepare()
         clients.insert("t1")
         clients.insert("t1", "t2")
         replacements.replace_once(attempts=1000)
+        operations.replace_once()
+        clients.insert("t1")
+        views.replace_once(attempts=1000)
         clients.define_and_drop()
         clients.insert("t2")
         scheduler.sleep(2.5)
@@ -147,7 +156,7 @@ def _run(
             processors=[lambda _, name, event: _logged(scheduler, name, event)],
             logger_factory=structlog.ReturnLoggerFactory(),
         )
-        with disturbed(hazards):
+        with disturbed(hazards), wired(hazards):
             story(world)
         inserts, servers = len(world.ledger.inserts), len(world.servers)
     except Failed as error:

@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-SEEDS = range(1, 4)
+SEEDS = (1, 2, 9)
+"""In the last two replicas are at the other ends of wires, which are cut."""
 KILL_STEP = 50
 _LINE = re.compile(r"^(SEED|KILL)=(\d+) (ok|FAILED) trace (\w+) ", re.MULTILINE)
 

@@ -35,12 +35,28 @@ class Failed(Exception):
     """The run has shown something that must not be."""
 
 
+class Ended(BaseException):
+    """What a thread works for has ended, and it does not go on."""
+
+
 @dataclass(eq=False, slots=True)
 class Process:
-    """A process of the simulation: its threads end together, at once."""
+    """A process of the simulation: its threads end together, at once.
+
+    `host`: it lives in that one, and shares its memory: it ends with it. When it ends alone, each
+    of its threads ends where it comes to a boundary, so that what it has locked is free again.
+    `pause_s`: it is slow, and works for so long at most where others need no time.
+    """
 
     name: str
     alive: bool = True
+    host: Process | None = None
+    pause_s: float = 0.0
+
+    @property
+    def whole(self) -> Process:
+        """The process whose memory it is in."""
+        return self if self.host is None else self.host
 
 
 @dataclass(eq=False, slots=True)
@@ -161,6 +177,8 @@ class Scheduler:
             turn.ident = _thread.get_ident()
             try:
                 action()
+            except Ended:
+                pass
             except BaseException:
                 self.fail(f"{turn.name} died:\n{traceback.format_exc()}")
             turn.ended = True
@@ -173,10 +191,14 @@ class Scheduler:
     def kill(self, process: Process) -> None:
         """Ends the process as it is: nothing of it runs any more, not even what tidies up."""
         process.alive = False
-        self._turns = [turn for turn in self._turns if turn.process is not process]
-        if self._running is not None and self._running.process is process:
+        self._turns = [turn for turn in self._turns if not self._is_of(turn, process)]
+        if self._running is not None and self._is_of(self._running, process):
             # It is never this thread's turn again.
             self._switch()
+
+    @staticmethod
+    def _is_of(turn: Turn, process: Process) -> bool:
+        return turn.process is not None and turn.process.whole is process
 
     def wait(self, ready: Callable[[], bool], timeout_s: float | None = None) -> bool:
         """Gives the turn up until `ready`; False: the time went by first."""

@@ -43,6 +43,24 @@ VIEWS = {
     ),
 }
 
+CHOSEN = "chosen"
+"""A view whose query is replaced by one of those of `choice`."""
+
+
+def choice(number: int) -> View:
+    """The query of this number of `CHOSEN`."""
+    return _CHOICES[number % len(_CHOICES)]
+
+
+def _of_some(rest: int) -> View:
+    def answer(table: Contents) -> Contents:
+        return Counter({row: count for row, count in table.items() if row[0] % 3 != rest})
+
+    return View(f"SELECT k, v FROM t1 WHERE k % 3 <> {rest}", ("t1",), answer)
+
+
+_CHOICES = (*(_of_some(rest) for rest in range(3)), View("SELECT k, v FROM t1", ("t1",), Counter))
+
 REFRESHED = "lately"
 """A view that is `even` as it was at the last refresh."""
 REFRESH = "REFRESH AT CREATION, REFRESH EVERY '700 ms'"

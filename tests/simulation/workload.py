@@ -10,7 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.simulation.ledger import COUNTED, REPLACED, Insert
-from tests.simulation.views import REFRESH, REFRESHED, VIEWS, contents, wrong
+from tests.simulation.views import (
+    CHOSEN,
+    REFRESH,
+    REFRESHED,
+    VIEWS,
+    choice,
+    contents,
+    wrong,
+)
 from tests.simulation.world import Lost, World
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
@@ -47,6 +55,10 @@ KEY_VALUE = (
     " BATCH SIZE 2, SEED 1, TICK INTERVAL '400ms')"
 )
 
+
+PAIR = "pair"
+"""A cluster of two replicas, which are dropped and made anew under the same names."""
+SIZE = "25cc"
 
 TABLE = re.compile("[tp][0-9]+")
 Definition = Callable[[Place], object]
@@ -154,6 +166,9 @@ class Clients:
             "ticks": self._new_source("ticks"),
             "kv": lambda place: place.sql(f"CREATE SOURCE kv FROM {KEY_VALUE}"),
             **{name: self._new_view(name) for name in VIEWS},
+            CHOSEN: lambda place: place.sql(
+                f"CREATE MATERIALIZED VIEW {CHOSEN} AS {choice(0).query}"
+            ),
             REFRESHED: lambda place: place.sql(
                 f"CREATE MATERIALIZED VIEW {REFRESHED} WITH ({REFRESH}) AS {VIEWS['even'].query}"
             ),
@@ -468,7 +483,15 @@ class Clients:
     @staticmethod
     def _new_view(name: str) -> Definition:
         query = VIEWS[name].query
-        return lambda place: place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        if name != "both":
+            return lambda place: place.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+
+        def create(place: Place) -> None:
+            replicas = f"r1 (SIZE = '{SIZE}'), r2 (SIZE = '{SIZE}')"
+            place.sql(f"CREATE CLUSTER IF NOT EXISTS {PAIR} REPLICAS ({replicas})", "op/1")
+            place.sql(f"CREATE MATERIALIZED VIEW {name} IN CLUSTER {PAIR} AS {query}")
+
+        return create
 
     @staticmethod
     def _new_source(name: str) -> Definition:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from slackwater.compute.engine import ViewPlan
-from slackwater.persist.appends import Append
+from slackwater.persist.appends import Append, UpperMismatch
 from slackwater.persist.shard_files import ShardFiles
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.repr.dataflow_error import ERRORS
@@ -121,14 +121,18 @@ class Shards(Protocol):
     def files(self) -> ShardFiles: ...
 
 
+Offered = tuple[Dataflow, Sequence[Append]]
+"""A view, with the appends to its rows and to its errors over one interval."""
+
+
 class Outputs(Protocol):
     """The seam to whoever writes the outputs of dataflows. Thread-safe."""
 
-    def append(self, flow: Dataflow, appends: Sequence[Append]) -> None:
-        """Appends to the shards of the view; durable when it returns.
+    def append(self, offered: Sequence[Offered]) -> Sequence[UpperMismatch | None]:
+        """Appends to the shards of views, in one commit if all can be; durable when it returns.
 
-        Raises UpperMismatch when somebody else was first, or when nobody wants the view any more;
-        what the metastore raises, after which it may have happened or not.
+        Says for each that was not appended why: somebody else was first, or nobody wants the view
+        any more. Raises what the metastore raises, after which each may have happened or not.
         """
         ...
 

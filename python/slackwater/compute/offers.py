@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 
 from slackwater.compute.controller.protocol import Computed, ReplicaResponse
-from slackwater.compute.dataflow import Dataflow
+from slackwater.compute.dataflow import Dataflow, Offered
 from slackwater.compute.staged_parts import bytes_of
 from slackwater.persist.appends import Append, UpperMismatch
 from slackwater.repr.frontier import Frontier, Timestamp
@@ -61,17 +61,18 @@ class Offers:
 
     # What the worker does
 
-    def append(self, flow: Dataflow, appends: Sequence[Append]) -> None:
-        """Offers the rows and the errors of a view over one interval."""
-        rows, errors = appends
-        lower, upper = Frontier(rows.lower), Frontier(rows.upper)
-        parts = bytes_of(rows.parts), bytes_of(errors.parts)
-        self._offer([Computed(flow.global_id, lower, upper, *parts)])
+    def append(self, offered: Sequence[Offered]) -> Sequence[UpperMismatch | None]:
+        """Offers the rows and the errors of views, each over one interval."""
+        self._offer([_computed(flow, *appends) for flow, appends in offered])
+        return [self._refusal(flow, rows) for flow, (rows, _) in offered]
+
+    def _refusal(self, flow: Dataflow, rows: Append) -> UpperMismatch | None:
         with self._said:
-            reached = self._uppers.get(flow.global_id, lower)
+            reached = self._uppers.get(flow.global_id, Frontier(rows.lower))
         # The interval of another replica may have another end: then this one was not taken.
-        if reached < upper:
-            raise UpperMismatch(rows.shard_id, rows.lower, Timestamp(reached.value))
+        if reached < Frontier(rows.upper):
+            return UpperMismatch(rows.shard_id, rows.lower, Timestamp(reached.value))
+        return None
 
     def advance(self, moves: Sequence[tuple[Dataflow, Timestamp, Timestamp]]) -> None:
         """Offers intervals in which nothing happens."""
@@ -93,3 +94,8 @@ class Offers:
 
     def _are_answered(self, before: Mapping[GlobalId, int]) -> bool:
         return all(self._answers.get(each) != answers for each, answers in before.items())
+
+
+def _computed(flow: Dataflow, rows: Append, errors: Append) -> Computed:
+    lower, upper = Frontier(rows.lower), Frontier(rows.upper)
+    return Computed(flow.global_id, lower, upper, bytes_of(rows.parts), bytes_of(errors.parts))

@@ -29,12 +29,17 @@ BACKGROUND_HYDRATIONS = 2
 BACKGROUND_TICKS = 2
 """So many ticks that may take long are made at the same time; quick ones do not wait for them."""
 
+COMMITTED_TOGETHER = 64
+"""Of so many quick ticks at most the updates wait for a common commit."""
+
 
 class WorkKind(Enum):
     """The way in which a computation is run. There is a limit for each."""
 
     QUICK_TICK = "quick tick"
-    """It is run by the thread that plans rounds, and ends when others would wait for it."""
+    """It is run by the thread that plans rounds, and ends when others would wait for it.
+
+    What several have computed is committed together."""
     TICK = "tick"
     """It may take long, and is run in a thread of its own."""
     HYDRATION = "hydration"
@@ -42,7 +47,7 @@ class WorkKind(Enum):
 
 
 LIMITS: Mapping[WorkKind, int] = {
-    WorkKind.QUICK_TICK: 1,
+    WorkKind.QUICK_TICK: COMMITTED_TOGETHER,
     WorkKind.TICK: BACKGROUND_TICKS,
     WorkKind.HYDRATION: BACKGROUND_HYDRATIONS,
 }

@@ -26,6 +26,7 @@ from slackwater.compute.records import (
 )
 from slackwater.compute.refreshed_view import RefreshedView
 from slackwater.compute.replica import (
+    COMMITTED_TOGETHER,
     Agenda,
     CancelWork,
     Committed,
@@ -44,7 +45,7 @@ from slackwater.compute.schedule import Flow, Round, Tick
 from slackwater.compute.tick import RunningView
 from slackwater.compute.tick_outcome import TickMeter, TickOutcome
 from slackwater.controller.protocol import FrontierUppers
-from slackwater.persist.client import UnknownShard, UpperMismatch
+from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
@@ -57,6 +58,9 @@ Trouble = Callable[[ReportTrouble], None]
 
 Maintained: TypeAlias = RunningView | RefreshedView | MaintainedIndex
 
+LONGEST_WAIT_S = 0.02
+"""Computed updates wait no longer for a quick tick that would make them wait longer than that."""
+
 _LOG = structlog.get_logger("slackwater.compute")
 
 
@@ -67,6 +71,17 @@ class _Run:
     work: Work
     meter: TickMeter
     cancellation: DataflowCancellation
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """The outcome of a tick; `times_s`: when it began and when it was computed, in seconds."""
+
+    view: Maintained
+    run: _Run
+    tick: Tick
+    outcome: TickOutcome
+    times_s: tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +154,10 @@ class Worker:
         self._heirs: dict[GlobalId, GlobalId] = {}
         """For dataflows that are about to be removed, those that take over what they leave."""
         self._records = TickRecords()
+        self._uncommitted: list[_Computed] = []
+        """Of quick ticks, for the next commit; only the thread of rounds uses it."""
+        self._took_s: dict[GlobalId, float] = {}
+        """The time that the last quick tick of each view took."""
 
     # Any thread
 
@@ -209,6 +228,7 @@ class Worker:
         with self._changed:
             effects = self._replica.remove(global_id)
             self._sinces.pop(global_id, None)
+            self._took_s.pop(global_id, None)
             self._heirs = {old: new for old, new in self._heirs.items() if new != global_id}
             self._changed.notify_all()
         self._carry_out(effects)
@@ -298,18 +318,11 @@ class Worker:
         self._close_removed()
         try:
             moved = self._plan(None)
-            while (chosen := self._next_tick()) is not None:
-                flow, tick = chosen
-                view = self._view(flow)
-                if not view.is_quick(tick):
-                    self._start_background(view, tick)
-                    continue
-                result = self._quick_tick(view, tick)
-                if isinstance(result, Slow):
-                    self._start_background(view, tick)
-                    continue
-                moved = _may_have_moved(result) or moved
-                moved = self._plan(tick.global_id) or moved
+            while (chosen := self._next_tick()) is not None or self._uncommitted:
+                if chosen is not None:
+                    moved = self._make(*chosen) or moved
+                if chosen is None or len(self._uncommitted) == COMMITTED_TOGETHER:
+                    moved = self._commit_computed() or moved
         except SlackwaterError as error:
             # The metastore is away: it is asked again when a dataflow's pause ends.
             with self._changed:
@@ -320,6 +333,55 @@ class Worker:
         except UnknownShard:
             # A shard was dropped meanwhile; its dataflow is removed next, which wakes the worker.
             return False
+        finally:
+            # What waits still when the round has failed is computed again.
+            self._end([each.run for each in self._uncommitted])
+            self._uncommitted = []
+        return moved
+
+    def _make(self, flow: Dataflow, tick: Tick) -> bool:
+        """Makes a tick of the round, or begins it; whether somebody moved on.
+
+        What others have computed does not wait for one that is expected to take its time.
+        """
+        view = self._view(flow)
+        if not view.is_quick(tick):
+            self._start_background(view, tick)
+            return False
+        began_s = self._monotonic()
+        moved = False
+        if self._uncommitted:
+            waited_s = began_s - self._uncommitted[0].times_s[1]
+            if waited_s + self._took_s.get(flow.global_id, 0.0) > LONGEST_WAIT_S:
+                moved = self._commit_computed()
+        result = self._quick_tick(view, tick)
+        self._took_s[flow.global_id] = self._monotonic() - began_s
+        if isinstance(result, Slow):
+            self._start_background(view, tick)
+        elif result is not None:
+            moved = _may_have_moved(result) or moved
+            moved = self._plan(tick.global_id) or moved
+        return moved
+
+    def _commit_computed(self) -> bool:
+        """Commits what quick ticks have computed, together; whether somebody moved on.
+
+        The outputs of those whose append was refused stay where they are, as if it came alone.
+        """
+        waiting, self._uncommitted = self._uncommitted, []
+        moved = False
+        with self._changed:
+            computed = [c for c in waiting if self._replica.is_wanted(c.run.work)]
+        try:
+            results = self._committed(computed)
+            for each, result in zip(computed, results, strict=True):
+                with bound_contextvars(**_named(each.run.work)):
+                    self._tell_all(each.run.work, result)
+        finally:
+            self._end([each.run for each in waiting])
+        for each, result in zip(computed, results, strict=True):
+            moved = _may_have_moved(result) or moved
+            moved = self._plan(each.tick.global_id) or moved
         return moved
 
     def _next_tick(self) -> tuple[Dataflow, Tick] | None:
@@ -465,31 +527,50 @@ class Worker:
             with self._changed:
                 self._threads.discard(threading.current_thread())
 
-    def _quick_tick(self, view: Maintained, tick: Tick) -> Result:
+    def _quick_tick(self, view: Maintained, tick: Tick) -> Result | None:
+        """The result; None: it waits for the next commit."""
         with self._changed:
             run = self._begin(view.flow, tick, WorkKind.QUICK_TICK)
         return Nothing() if run is None else self._do(view, run, self._limits.quick_ms)
 
-    def _do(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
-        """Does the work and tells its result, in the thread that called."""
+    def _do(self, view: Maintained, run: _Run, most_ms: int | None) -> Result | None:
+        """Does the work and tells its result, in the thread that called.
+
+        None: it was computed, and has no result before what waits is committed.
+        """
         with bound_contextvars(**_named(run.work)):
             return self._done(view, run, most_ms)
 
-    def _done(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
+    def _done(self, view: Maintained, run: _Run, most_ms: int | None) -> Result | None:
+        waits = False
         try:
             with self._engine.ended_by(run.cancellation):
                 result = self._result(view, run, most_ms)
-            self._tell(run.work, result)
-        except SlackwaterError as error:
-            # The metastore is away, say: the dataflow is looked at again when its pause ends.
-            result = Failed(error)
-            self._tell(run.work, result)
+            if isinstance(result, _Computed):
+                self._uncommitted.append(result)
+                waits = True
+                return None
+            self._tell_all(run.work, result)
         finally:
-            with self._changed:
+            if not waits:
+                self._end([run])
+        return result
+
+    def _end(self, runs: Sequence[_Run]) -> None:
+        """The works are over, with or without results."""
+        with self._changed:
+            for run in runs:
                 self._replica.end(run.work)
                 del self._runs[run.work]
-                self._changed.notify_all()
-        return result
+            self._changed.notify_all()
+
+    def _tell_all(self, work: Work, result: Result) -> None:
+        """Tells the result, or that it could not be told: the dataflow is looked at again later."""
+        try:
+            self._tell(work, result)
+        except SlackwaterError as error:
+            # The metastore is away, say.
+            self._tell(work, Failed(error))
 
     def _tell(self, work: Work, result: Result) -> None:
         if isinstance(result, Failed):
@@ -499,7 +580,7 @@ class Worker:
             self._changed.notify_all()
         self._carry_out(effects)
 
-    def _result(self, view: Maintained, run: _Run, most_ms: int | None) -> Result:
+    def _result(self, view: Maintained, run: _Run, most_ms: int | None) -> Result | _Computed:
         """Raises what ends the replica, and nothing else."""
         flow, tick = run.work.flow, run.work.tick
         try:
@@ -507,8 +588,6 @@ class Worker:
                 self._hydrate(view, run.meter)
                 return Nothing()
             return self._tick(view, run, tick, most_ms)
-        except UpperMismatch:
-            return Nothing()
         except UnknownShard:
             # It was dropped, and is removed next.
             return Nothing(look_again=False)
@@ -524,21 +603,50 @@ class Worker:
             return Failed(error)
         except Exception as error:
             _LOG.exception("tick_failed", view=flow.global_id)
-            reason = _first_line(error).removesuffix(".")
-            return Failed(user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE))
+            return Failed(_internal(error))
 
-    def _tick(self, view: Maintained, run: _Run, tick: Tick, most_ms: int | None) -> Result:
+    def _tick(
+        self, view: Maintained, run: _Run, tick: Tick, most_ms: int | None
+    ) -> Result | _Computed:
         began_s = self._monotonic()
         outcome = view.tick(tick, run.meter, most_ms)
         with self._changed:
             if not self._replica.is_wanted(run.work):
                 return Nothing()
-        computed_s = self._monotonic()
-        if outcome.appends:
-            self._outputs.append(run.work.flow, outcome.appends)
-        self._record(run, tick, outcome, (began_s, computed_s))
-        view.committed(outcome.upper)
-        return Committed(outcome.upper, outcome.out_of_memory)
+        computed = _Computed(view, run, tick, outcome, (began_s, self._monotonic()))
+        if outcome.appends and run.work.kind is WorkKind.QUICK_TICK:
+            return computed
+        (result,) = self._appended([computed])
+        return result
+
+    def _committed(self, computed: Sequence[_Computed]) -> Sequence[Result]:
+        """The results of what was computed. Raises what ends the replica, and nothing else."""
+        try:
+            return self._appended(computed)
+        except UnknownShard:
+            # One was dropped, and is removed next; the others are made again.
+            return [Nothing() for _ in computed]
+        except (FatalError, Fenced):
+            raise
+        except SlackwaterError as error:
+            return [Failed(error) for _ in computed]
+        except Exception as error:
+            _LOG.exception("commit_failed", worker=self._name)
+            return [Failed(_internal(error)) for _ in computed]
+
+    def _appended(self, computed: Sequence[_Computed]) -> Sequence[Result]:
+        """Appends what was computed, in one commit. Raises what `Outputs.append` raises."""
+        offered = [(c.run.work.flow, c.outcome.appends) for c in computed if c.outcome.appends]
+        refusals = self._outputs.append(offered) if offered else [None for _ in computed]
+        results: list[Result] = []
+        for each, refusal in zip(computed, refusals, strict=True):
+            if refusal is not None:
+                results.append(Nothing())
+                continue
+            self._record(each.run, each.tick, each.outcome, each.times_s)
+            each.view.committed(each.outcome.upper)
+            results.append(Committed(each.outcome.upper, each.outcome.out_of_memory))
+        return results
 
     def _hydrate(self, view: Maintained, meter: TickMeter) -> None:
         try:
@@ -648,6 +756,11 @@ def _may_have_moved(result: Result) -> bool:
             return look_again
         case _:
             return False
+
+
+def _internal(error: BaseException) -> SlackwaterError:
+    reason = _first_line(error).removesuffix(".")
+    return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
 
 
 def _first_line(error: BaseException) -> str:

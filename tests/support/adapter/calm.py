@@ -16,6 +16,9 @@ class Calm:
     def boundary(self, name: str) -> None:
         """A step is about to be done."""
 
+    def work(self) -> None:
+        """Something is computed."""
+
     def strikes(self, trouble: str, *, often: bool = False) -> bool:
         """Whether the trouble comes now."""
         return False

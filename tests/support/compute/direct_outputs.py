@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from slackwater.persist.appends import UpperMismatch
+
 
 @dataclass(frozen=True)
 class DirectOutputs:
@@ -12,8 +14,14 @@ class DirectOutputs:
 
     commits: Any
 
-    def append(self, flow, appends):
-        self.commits.commit(appends)
+    def append(self, offered):
+        try:
+            self.commits.commit([each for _, appends in offered for each in appends])
+        except UpperMismatch as refusal:
+            if len(offered) == 1:
+                return [refusal]
+            return [refusal for each in offered for refusal in self.append([each])]
+        return [None for _ in offered]
 
     def advance(self, moves):
         uppers = {}

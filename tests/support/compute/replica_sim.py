@@ -69,6 +69,7 @@ class SimReplica:
     def die(self):
         self.state = ReplicaState()
         self.progress: dict[str, Progress] = {}
+        self.described: dict = {}
         self.inbox, self.outbox, self.buffer = [], [], []
         self.is_ready = False
 
@@ -129,6 +130,7 @@ class SimReplica:
         for each in dataflow.export_ids:
             as_of = dataflow.as_of.value
             self.progress[each] = Progress(as_of, as_of, as_of, sent=0)
+            self.described[each] = dataflow
 
     def _apply(self, command):
         before = set(self.state.export_ids)
@@ -173,7 +175,7 @@ class SimReplica:
 
         A hold on what was dropped may have moved the as-of since the schedule was decided.
         """
-        dataflow = self._dataflow(global_id)
+        dataflow = self.described[global_id]
         if is_transient(global_id):
             return
         as_of = self.progress[global_id].connected_as_of
@@ -194,21 +196,16 @@ class SimReplica:
     # Work
 
     def _export(self, global_id):
-        for dataflow in self.state.dataflows():
-            for each in (*dataflow.index_exports, *dataflow.sink_exports):
-                if each.id == global_id:
-                    return each
-        raise AssertionError(f"there is no {global_id}")
-
-    def _dataflow(self, global_id):
-        return next(d for d in self.state.dataflows() if global_id in d.export_ids)
+        dataflow = self.described[global_id]
+        exports = (*dataflow.index_exports, *dataflow.sink_exports)
+        return next(each for each in exports if each.id == global_id)
 
     def work(self, global_id, steps):
         """Computes further, as far as the inputs are complete. False if nothing can be done."""
         progress = self.progress[global_id]
         if not progress.scheduled and not progress.is_hydrated:
             return False
-        dataflow = self._dataflow(global_id)
+        dataflow = self.described[global_id]
         stored = [self.stored.frontiers(i) for i in dataflow.source_ids]
         imports = [self.progress[i] for i in dataflow.index_imports]
         uppers = [each.upper.value for each in stored if each is not None]

@@ -435,12 +435,74 @@ def test_a_dropped_collection_goes_when_replicas_are_done(room, core):
     assert holds_of(room, table, HoldKind.REPLICA) == [5, 5]
     room.says("r1", done(name))
     assert holds_of(room, table, HoldKind.REPLICA) == [5]
-    create = index(name, [table], as_of=9)
-    assert refused(Variant.COLLECTION_ID_REUSED, core.create_dataflow, CLUSTER, create) == (name,)
     core.drop_replica(CLUSTER, "r2")
     room.run()
     assert list(room.stored.holds) == []
-    core.create_dataflow(CLUSTER, create)
+
+
+def test_the_id_of_a_dropped_index_is_used_again_before_replicas_are_done(room, core):
+    table, name = indexed(room)
+    room.replica("r1")
+    core.peek(CLUSTER, pr.Peek("p", name, 9))
+    hold = core.acquire_read_hold(CLUSTER, name, HOLDER)
+    room.says("r1", report(name, write=8, read=8, output=8), pr.IndexOpened(name, "former"))
+    core.drop_collections(CLUSTER, [name])
+    again = index(name, [table], as_of=9)
+    core.create_dataflow(CLUSTER, again)
+    effects = room.run()
+    # Nobody holds the former one any more.
+    (answer,) = of_kind(effects, ef.AnswerPeek)
+    assert isinstance(answer.answer, pr.PeekFailed)
+    assert not core.release_read_hold(hold)
+    cancelled, ended, created, scheduled = sent(effects, "r1")
+    assert (cancelled, ended) == (pr.CancelPeek("p"), AllowCompaction(name, EMPTY_FRONTIER))
+    assert created.dataflow.as_of == at(9)
+    assert scheduled == pr.Schedule(name)
+    # A replica speaks of the former one until it has said that it is over.
+    room.says("r1", report(name, write=20, read=20, output=20), pr.IndexOpened(name, "former"))
+    room.says("r1", pr.DataflowStatus(name, pr.Problem("X", "58030", "no"), is_stalled=True))
+    assert not core.is_hydrated(CLUSTER, name)
+    room.says("r1", done(name))
+    assert core.collection(CLUSTER, name).write_frontier == at(9)
+    (hosted,) = core.replica_frontiers(CLUSTER, name).values()
+    assert (hosted.write, hosted.input, hosted.output) == (at(9), at(9), at(9))
+    assert core.statuses(CLUSTER, name) == {}
+    assert core.replicas(CLUSTER)["r1"].programs == {}
+    assert holds_of(room, table, HoldKind.REPLICA) == [5]
+    room.says("r1", report(name, write=11, read=11, output=11), pr.IndexOpened(name, "new"))
+    assert core.is_hydrated(CLUSTER, name)
+    assert core.replicas(CLUSTER)["r1"].programs == {name: "new"}
+    core.drop_collections(CLUSTER, [name])
+    room.run()
+    room.says("r1", done(name))
+    assert list(room.stored.holds) == []
+
+
+def test_what_was_computed_for_a_former_view_is_not_committed(room, core):
+    table, target = room.table(), room.target(5)
+    made = view("u50", target, [table])
+    core.create_dataflow(CLUSTER, made)
+    core.allow_writes(CLUSTER, "u50")
+    room.replica("r1")
+    for _ in range(2):
+        core.drop_collections(CLUSTER, ["u50"])
+        core.create_dataflow(CLUSTER, made)
+        core.allow_writes(CLUSTER, "u50")
+    room.run()
+    offer = pr.Computed("u50", at(5), at(7), b"rows")
+    for said in (offer, done("u50"), offer, done("u50")):
+        assert of_kind(room.says("r1", said), ef.CommitOutput) == []
+    assert of_kind(room.says("r1", offer), ef.CommitOutput) != []
+
+
+def test_the_id_of_a_dropped_index_is_that_of_what_others_read(room, core):
+    table, name = indexed(room)
+    core.create_dataflow(CLUSTER, index("u51", [], [name]))
+    core.drop_collections(CLUSTER, [name])
+    again = index(name, [table], as_of=9)
+    assert refused(Variant.COLLECTION_ID_REUSED, core.create_dataflow, CLUSTER, again) == (name,)
+    core.drop_collections(CLUSTER, ["u51"])
+    core.create_dataflow(CLUSTER, again)
 
 
 def test_what_reads_an_index_is_dropped_before_it(room, core):

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 from tests.support.compute.controller_room import ComputeRoom, index, of_kind, view
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.controller import protocol as pr
-from slackwater.compute.controller.shell import Compute, OutputRefusal, Seams, Wanted
+from slackwater.compute.controller.shell import (
+    Compute,
+    ConnectionLost,
+    OutputRefusal,
+    Seams,
+    Wanted,
+)
 from slackwater.controller.protocol import AllowCompaction, ReplicaKey
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
@@ -371,3 +377,33 @@ def test_statuses_are_told_with_what_they_were(shelled):
     statuses = shelled.compute.look(lambda core: core.statuses("c", "u101"))
     assert statuses == {"r1": pr.DataflowStatus("u101")}
     assert ReplicaKey("c", "r1") in shelled.compute._links
+
+
+def test_a_replica_whose_connection_was_lost_is_connected_again(shelled):
+    (target,) = shelled.views("u101")
+    before = shelled.replica()
+    log = shelled.compute._logs["c"][0]
+    asked = Future()
+
+    def ask():
+        asked.set_result(shelled.compute.peek("c", log, Timestamp(0), "r1"))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    wait_until(lambda: of_kind(before.told, pr.Peek))
+    before.say([ConnectionLost()])
+    before.say([ConnectionLost(), computed("u101", 5, 7)])
+    told = list(before.told)
+    shelled.compute.maintain()
+    assert before.closed
+    # What only it was asked has an answer, what is still to be done is told anew.
+    assert isinstance(asked.result(PATIENCE), pr.PeekFailed)
+    asking.join(PATIENCE)
+    link = shelled.links["r1"]
+    assert link is not before
+    assert [c.dataflow.export_ids for c in of_kind(link.told, pr.CreateDataflow)] == [("u101",)]
+    before.say([ConnectionLost(), computed("u101", 5, 7)])
+    assert shelled.outputs.uppers[target] == Frontier(5)
+    link.say([computed("u101", 5, 8)])
+    assert shelled.outputs.uppers[target] == Frontier(8)
+    assert before.told == told

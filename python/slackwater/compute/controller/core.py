@@ -211,6 +211,8 @@ class ComputeController:
         """Creates dataflows, all or none, each after those that it reads.
 
         The imports stay readable at the as-of until the exports have moved on or are dropped (I40).
+        The id of a dropped collection may be used again if no other collection reads that: whoever
+        still held it holds nothing then, peeks of it fail, and replicas may not be done with it.
         `target_replica`: only that one computes them; for an index that is a FatalError.
 
         Raises, with no effect: INSTANCE_MISSING, REPLICA_MISSING, COLLECTION_ID_REUSED for a second
@@ -224,6 +226,7 @@ class ComputeController:
         for dataflow in dataflows:
             creation.check(dataflow, target_replica)
         for dataflow in dataflows:
+            self._give_ids(dataflow.export_ids)
             for state in self._placement.install(instance, dataflow, target_replica):
                 if state.kind is ExportKind.SUBSCRIBE:
                     self._subscribes.open(state.id, dataflow.until)
@@ -521,6 +524,17 @@ class ComputeController:
         frontiers = {each: self._storage.frontiers(each) for each in ids}
         return {each: found for each, found in frontiers.items() if found is not None}
 
+    def _give_ids(self, ids: Iterable[GlobalId]) -> None:
+        """Ends what still reads dropped collections of these ids, which are used again."""
+        for global_id in ids:
+            state = self._collections.states.get(global_id)
+            if state is None:
+                continue
+            for pending in self._peeks.of_instance(state.instance):
+                if pending.peek.id == global_id:
+                    self._finish(pending.peek.peek_id, PeekFailed("the collection was dropped"))
+            self._placement.give_id(state)
+
     def _drop(self, state: CollectionState) -> None:
         self._collections.drop(state)
         self._subscribes.close(state.id)
@@ -594,6 +608,8 @@ class ComputeController:
             self._placement.output_is_at(state, max(upper, stored))
 
     def _heard(self, replica: Replica, message: FromReplica) -> None:
+        if replica.is_about_former(message.response):
+            return
         match message.response:
             case FrontierReport() as report:
                 self._reported(replica, report)
@@ -700,6 +716,8 @@ class ComputeController:
         """
         state = self._collections.states.get(computed.id)
         if state is None or state.is_dropped or state.target is None or state.is_read_only:
+            return
+        if state.instance != replica.key.instance:
             return
         if computed.lower >= computed.upper:
             self._violation(replica, f"{computed.id} from {computed.lower} to {computed.upper}")

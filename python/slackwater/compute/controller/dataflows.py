@@ -40,8 +40,7 @@ class Creation:
         """Raises what `ComputeController.create_dataflows` does for one of them."""
         if target_replica is not None and dataflow.index_exports:
             raise FatalError(f"the index of {dataflow.name} is for {target_replica} alone")
-        known = self.collections.states
-        reused = [each for each in dataflow.export_ids if each in known or each in self._as_ofs]
+        reused = [i for i in dataflow.export_ids if self._is_in_use(i) or i in self._as_ofs]
         if reused:
             raise ComputeError(Variant.COLLECTION_ID_REUSED, reused)
         as_of = dataflow.as_of
@@ -57,6 +56,15 @@ class Creation:
                 self._stored(each.target)
         self._as_ofs |= dict.fromkeys(dataflow.export_ids, as_of)
         self._readable |= {each.id for each in dataflow.index_exports}
+
+    def _is_in_use(self, global_id: GlobalId) -> bool:
+        """True if the id is that of a collection that was not dropped, or that others still read.
+
+        Deviates from spec 1.1, where an id is used once: an object that moves to another instance,
+        or whose definition was replaced, keeps its id.
+        """
+        state = self.collections.states.get(global_id)
+        return state is not None and not (state.is_dropped and not state.dependents)
 
     def _late_sources(self, dataflow: DataflowDescription, as_of: Frontier) -> list[GlobalId]:
         return [each for each in dataflow.source_ids if as_of < self._stored(each)]

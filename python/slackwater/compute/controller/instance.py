@@ -27,6 +27,7 @@ from slackwater.compute.controller.protocol import (
     FrontierReport,
     OutputAdvanced,
     Peek,
+    ReplicaResponse,
     Schedule,
 )
 from slackwater.controller.history import CommandHistory
@@ -79,6 +80,8 @@ class Replica:
     """A replica and its present connection.
 
     `statuses` are the last that it has told, `programs` the names of the indexes in its driver.
+    `former` are dropped exports whose ids are in use again: what it says is about the first of them
+    until that is done.
     """
 
     key: ReplicaKey
@@ -88,7 +91,26 @@ class Replica:
     collections: dict[GlobalId, ReplicaCollection] = field(default_factory=dict)
     statuses: dict[GlobalId, DataflowStatus] = field(default_factory=dict)
     programs: dict[GlobalId, str] = field(default_factory=dict)
+    former: dict[GlobalId, list[ReplicaCollection]] = field(default_factory=dict)
     has_failed: bool = False
+
+    def is_about_former(self, response: ReplicaResponse) -> bool:
+        """True if the response is about an export that was dropped, and whose id is in use again.
+
+        The replica takes commands in order, so it has said that all of that is over before it says
+        anything of the present one.
+        """
+        global_id = getattr(response, "id", None)
+        if global_id is None or global_id not in self.former:
+            return False
+        waiting = self.former[global_id]
+        if isinstance(response, FrontierReport):
+            waiting[0].take(response)
+            if waiting[0].is_done:
+                waiting.pop(0)
+            if not waiting:
+                del self.former[global_id]
+        return True
 
     def send(self, command: Command) -> list[Effect]:
         """The effects of telling the replica; of one that has failed nobody is told."""

@@ -339,6 +339,26 @@ class Placement:
                 self._effects += instance.send(AllowCompaction(state.id, since))
         self._collections.compacted.clear()
 
+    def give_id(self, state: CollectionState) -> None:
+        """Forgets a dropped collection at once, whoever holds it: its id is to be used again."""
+        instance = self._instances[state.instance]
+        self.compact()
+        if not state.since.is_empty:
+            self._effects += instance.send(AllowCompaction(state.id, EMPTY_FRONTIER))
+        for replica in instance.replicas.values():
+            hosted = replica.collections.pop(state.id, None)
+            if hosted is None:
+                continue
+            self._release_inputs(hosted)
+            replica.statuses.pop(state.id, None)
+            replica.programs.pop(state.id, None)
+            if not hosted.is_done:
+                replica.former.setdefault(state.id, []).append(hosted)
+        instance.targets.pop(state.id, None)
+        self._unscheduled.pop(state.id, None)
+        self._leaving.pop(state.id, None)
+        self._collections.abandon([state])
+
     def dropped(self, state: CollectionState) -> None:
         """The collection was dropped; it goes when nobody has anything to do with it any more."""
         self._may_leave(state.id)

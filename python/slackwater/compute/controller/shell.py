@@ -37,6 +37,7 @@ from slackwater.compute.controller.protocol import (
     PeekAnswer,
     PeekLimits,
     PeekRows,
+    ReplicaFailed,
     ReplicaResponse,
     Response,
 )
@@ -48,9 +49,20 @@ from slackwater.repr.ids import GlobalId, introspection_source_index_id
 from slackwater.repr.read_policy import ReadPolicy
 
 T = TypeVar("T")
-Respond = Callable[[Sequence[ReplicaResponse]], None]
 
 _log = structlog.get_logger("compute")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLost:
+    """The connection has ended by itself, with all that was under way; it says nothing more.
+
+    `Compute.maintain` connects again. A replica that has gone on alone compares what it has with
+    what it is told then (`reconciliation`).
+    """
+
+
+Respond = Callable[[Sequence[ReplicaResponse | ConnectionLost]], None]
 
 
 class StorageCore(Protocol):
@@ -133,7 +145,8 @@ class Seams:
     """The outside of a compute controller.
 
     `connect` opens the connection to the replica at a location; the replica gives what it has to
-    say to the function. `clock_ms` never goes back; it dates the leases.
+    say to the function, and so it is told that the connection was lost. `clock_ms` never goes back;
+    it dates the leases.
     """
 
     storage: StorageLock
@@ -326,9 +339,16 @@ class Compute:
 
     # Responses and effects
 
-    def _hear(self, key: ReplicaKey, nonce: int, responses: Sequence[ReplicaResponse]) -> None:
+    def _hear(
+        self, key: ReplicaKey, nonce: int, responses: Sequence[ReplicaResponse | ConnectionLost]
+    ) -> None:
         """Takes what a replica says. Raises what commits of outputs among it raise."""
-        said = [FromReplica(key, nonce, each) for each in responses]
+        said = [
+            ReplicaFailed(key, nonce)
+            if isinstance(each, ConnectionLost)
+            else FromReplica(key, nonce, each)
+            for each in responses
+        ]
         if self._carrier == get_ident():
             self._said += said
         else:
