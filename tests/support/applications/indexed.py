@@ -43,12 +43,12 @@ def hydrated(place, name):
     wait_until(lambda: {*map(tuple, place.rows(text))} == {(True,)}, what=f"the index {name}")
 
 
-def plan_of(place, text):
-    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}"))
+def plan_of(place, text, session="main"):
+    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}", session=session))
 
 
-def uses(place, text, index):
-    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text)
+def uses(place, text, index, session="main"):
+    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text, session)
 
 
 def pair(place, columns):
