@@ -95,8 +95,7 @@ def test_every_time_of_the_history_of_every_query(workplace):
     both(workplace, "INSERT INTO {} VALUES (1, 1), (2, 2)")
     for number in range(len(QUERIES)):
         workplace.sql(f"CREATE INDEX i{number} ON a{number} (k) {RETAINED}")
-    for number in range(len(QUERIES)):
-        hydrated(workplace, f"i{number}")
+    hydrated(workplace, *(f"i{number}" for number in range(len(QUERIES))))
     times = [workplace.value("SELECT mz_now()")]
     for change in CHANGES:
         both(workplace, change)
