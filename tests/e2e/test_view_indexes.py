@@ -100,9 +100,10 @@ def test_every_time_of_the_history_of_every_query(workplace):
     for change in CHANGES:
         both(workplace, change)
         times.append(workplace.value("SELECT mz_now()"))
+    session = interpreted(workplace)
     for number in range(len(QUERIES)):
         asked = f"SELECT * FROM a{number} WHERE k = 2 AS OF {times[-1]}"
-        wait_until(lambda n=number, q=asked: uses(workplace, q, f"i{n}"), what="the index")
+        wait_until(lambda n=number, q=asked: uses(workplace, q, f"i{n}", session), what="the index")
 
     def rows(name, at):
         parts = (
@@ -111,7 +112,8 @@ def test_every_time_of_the_history_of_every_query(workplace):
             for number in range(len(QUERIES))
             for key in ("1", "2", "3", "NULL")
         )
-        return sorted(workplace.rows(f"{' UNION ALL '.join(parts)} AS OF {at}"), key=repr)
+        text = f"{' UNION ALL '.join(parts)} AS OF {at}"
+        return sorted(workplace.rows(text, session=session), key=repr)
 
     for time_ms in times:
         assert rows("a", time_ms) == rows("b", time_ms), time_ms
