@@ -16,7 +16,12 @@ from tests.support.applications.fixtures import (
 )
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
-from tests.support.persist.persistence import env, new_database
+from tests.support.persist.persistence import (
+    env,
+    new_database,
+    postgres_template,
+    sqlite_template,
+)
 from tests.support.persist.postgres import postgres
 from tests.support.persist.s3 import s3
 from tests.support.server.ingress import port
@@ -30,8 +35,10 @@ __all__ = [
     "new_database",
     "port",
     "postgres",
+    "postgres_template",
     "s3",
     "shared_application",
+    "sqlite_template",
     "workplace",
     "workplace_of_file",
 ]

@@ -42,12 +42,23 @@ def keepers(place):
     return {row[0] for row in rows}
 
 
+@pytest.fixture(scope="module")
+def application(tmp_path_factory):
+    with Application(tmp_path_factory.mktemp("clusters") / "environment") as started:
+        yield started
+
+
 @pytest.fixture
-def place(tmp_path):
-    with Application(tmp_path / "environment") as application:
-        made = Workplace(application, "place", tmp_path)
-        tables(made)
-        yield made
+def place(application, tmp_path):
+    """A schema with the tables. At its end no cluster is left but that of the beginning."""
+    made = Workplace(application, "place", tmp_path)
+    tables(made)
+    yield made
+    made.sql("RESET cluster")
+    made.drop()
+    for cluster, *_ in made.rows("SHOW CLUSTERS"):
+        if cluster != "quickstart":
+            made.sql(f"DROP CLUSTER {cluster} CASCADE")
 
 
 def test_views_of_two_clusters_are_right_and_keep_what_is_their_own(place):
@@ -165,35 +176,37 @@ def test_views_and_indexes_move_to_another_cluster(place):
         "v": "quickstart",
         "w": "d",
     }
+    place.sql("ALTER CLUSTER d SWAP WITH quickstart")
+    assert {row[0]: row[1] for row in place.rows("SHOW MATERIALIZED VIEWS")} == {
+        "v": "d",
+        "w": "quickstart",
+    }
 
 
-def test_clusters_are_there_after_a_restart(tmp_path):
-    location = tmp_path / "environment"
-    with Application(location) as application:
-        place = Workplace(application, "place", tmp_path)
-        tables(place)
-        place.sql("CREATE CLUSTER c (SIZE = '50cc', REPLICATION FACTOR = 2)")
-        place.sql("COMMENT ON CLUSTER c IS 'the other one'")
-        place.sql(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {JOINED}")
-        place.sql("CREATE INDEX i IN CLUSTER c ON v (k)")
-        hydrated(place, "i")
-        change(place, 1)
-        kill(only_coordinator(location))
-        change(place, 2)
-        same(place, "v", JOINED)
-        assert place.rows("SHOW CLUSTERS") == [
-            ["c", "r1 (50cc), r2 (50cc)", "the other one"],
-            ["quickstart", "r1 (100cc)", ""],
-        ]
-        place.sql("SET cluster = c")
-        wait_until(lambda: uses(place, "SELECT w FROM v WHERE k = 1", "i"), what="the index")
-        events = place.rows(
-            "SELECT event_type, object_type FROM mz_catalog.mz_audit_events"
-            " WHERE object_type LIKE 'cluster%' ORDER BY id"
-        )
-        assert events == [
-            ["create", "cluster"],
-            ["create", "cluster-replica"],
-            ["create", "cluster-replica"],
-            ["alter", "cluster"],
-        ]
+def test_clusters_are_there_after_a_restart(place):
+    before = place.value("SELECT max(id) FROM mz_catalog.mz_audit_events")
+    place.sql("CREATE CLUSTER c (SIZE = '50cc', REPLICATION FACTOR = 2)")
+    place.sql("COMMENT ON CLUSTER c IS 'the other one'")
+    place.sql(f"CREATE MATERIALIZED VIEW v IN CLUSTER c AS {JOINED}")
+    place.sql("CREATE INDEX i IN CLUSTER c ON v (k)")
+    hydrated(place, "i")
+    change(place, 1)
+    kill(only_coordinator(place.application.location))
+    change(place, 2)
+    same(place, "v", JOINED)
+    assert place.rows("SHOW CLUSTERS") == [
+        ["c", "r1 (50cc), r2 (50cc)", "the other one"],
+        ["quickstart", "r1 (100cc)", ""],
+    ]
+    place.sql("SET cluster = c")
+    wait_until(lambda: uses(place, "SELECT w FROM v WHERE k = 1", "i"), what="the index")
+    events = place.rows(
+        "SELECT event_type, object_type FROM mz_catalog.mz_audit_events"
+        f" WHERE object_type LIKE 'cluster%' AND id > {before} ORDER BY id"
+    )
+    assert events == [
+        ["create", "cluster"],
+        ["create", "cluster-replica"],
+        ["create", "cluster-replica"],
+        ["alter", "cluster"],
+    ]

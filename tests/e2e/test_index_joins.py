@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.applications.indexed import KINDS, both, hydrated, pair, plan_of
+from tests.support.applications.many_relations import interpreted
 
 pytestmark = pytest.mark.spark
 
@@ -22,13 +23,16 @@ FORMS = {
 EVERY = " UNION ALL ".join(f"SELECT '{name}', * FROM ({text})" for name, text in FORMS.items())
 
 
-def joined(place, text):
-    return "IndexLookupJoin" in plan_of(place, text)
+def joined(place, text, session="main"):
+    return "IndexLookupJoin" in plan_of(place, text, session)
 
 
-def same(place, text, *times):
+def same(place, text, *times, session="main"):
     for at in ("", *(f" AS OF {time}" for time in times)):
-        found = [sorted(place.rows(text.format(t=name) + at), key=repr) for name in ("a", "b")]
+        found = [
+            sorted(place.rows(text.format(t=name) + at, session=session), key=repr)
+            for name in ("a", "b")
+        ]
         assert found[0] == found[1], (text, at)
     return found[0]
 
@@ -46,10 +50,11 @@ def test_every_form_of_join_over_every_kind_of_key(workplace, kind):
     before = workplace.value("SELECT mz_now()")
     both(workplace, "DELETE FROM {} WHERE v = 1")
     both(workplace, f"INSERT INTO {{}} VALUES ({values[1]}, 1), ({values[0]}, 1)")
-    assert same(workplace, EVERY, before)
+    session = interpreted(workplace)
+    assert same(workplace, EVERY, before, session=session)
     if kind != "char":
-        assert joined(workplace, FORMS["inner"].format(t="a"))
-    assert not joined(workplace, FORMS["inner"].format(t="b"))
+        assert joined(workplace, FORMS["inner"].format(t="a"), session)
+    assert not joined(workplace, FORMS["inner"].format(t="b"), session)
 
 
 def test_every_time_of_the_history(workplace):

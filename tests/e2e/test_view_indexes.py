@@ -8,6 +8,7 @@ import pytest
 from tests.e2e.test_index_joins import EVERY, FORMS
 from tests.support.applications.application import SqlError
 from tests.support.applications.indexed import KINDS, both, hydrated, plan_of, uses
+from tests.support.applications.many_relations import interpreted
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -23,11 +24,14 @@ def viewed(place, columns, query, keys="k"):
     place.sql(f"CREATE INDEX i ON over_a ({keys}) {RETAINED}")
 
 
-def same(place, text, times=()):
+def same(place, text, times=(), session="main"):
     for at in ("", *(f" AS OF {each}" for each in times)):
         found = [
             # An index has the usual one of values that are the same to a collection.
-            sorted(repr(row).replace("-0.0", "0.0") for row in place.rows(text.format(v=name) + at))
+            sorted(
+                repr(row).replace("-0.0", "0.0")
+                for row in place.rows(text.format(v=name) + at, session=session)
+            )
             for name in ("over_a", "over_b")
         ]
         assert found[0] == found[1], (text, at)
@@ -45,18 +49,23 @@ def test_a_look_up_has_the_rows_of_the_query(workplace, kind):
     hydrated(workplace, "i")
     both(workplace, "DELETE FROM {} WHERE v = 1")
     both(workplace, f"INSERT INTO {{}} VALUES ({values[1]}, 1), ({values[0]}, 1)")
+    session = interpreted(workplace)
     by_key = "SELECT * FROM {v} WHERE "
     wait_until(
-        lambda: uses(workplace, by_key.format(v="over_a") + f"k <=> {values[0]}", "i"),
+        lambda: uses(workplace, by_key.format(v="over_a") + f"k <=> {values[0]}", "i", session),
         what="the index",
     )
-    for value in values:
-        same(workplace, f"{by_key}k = {value}")
-        same(workplace, f"{by_key}k <=> {value}")
-    same(workplace, f"{by_key}k IN ({', '.join(values[:-1])})")
-    same(workplace, f"{by_key}k IS NULL AND v > 1")
-    same(workplace, "SELECT * FROM {v}")
-    assert not uses(workplace, by_key.format(v="over_b") + f"k <=> {values[0]}", "i")
+    conditions = [f"k {sign} {value}" for value in values for sign in ("=", "<=>")]
+    conditions += [f"k IN ({', '.join(values[:-1])})", "k IS NULL AND v > 1", "true"]
+    same(
+        workplace,
+        " UNION ALL ".join(
+            f"SELECT {number} AS asked, * FROM {{v}} WHERE {condition}"
+            for number, condition in enumerate(conditions)
+        ),
+        session=session,
+    )
+    assert not uses(workplace, by_key.format(v="over_b") + f"k <=> {values[0]}", "i", session)
 
 
 QUERIES = {
@@ -86,15 +95,15 @@ def test_every_time_of_the_history_of_every_query(workplace):
     both(workplace, "INSERT INTO {} VALUES (1, 1), (2, 2)")
     for number in range(len(QUERIES)):
         workplace.sql(f"CREATE INDEX i{number} ON a{number} (k) {RETAINED}")
-    for number in range(len(QUERIES)):
-        hydrated(workplace, f"i{number}")
+    hydrated(workplace, *(f"i{number}" for number in range(len(QUERIES))))
     times = [workplace.value("SELECT mz_now()")]
     for change in CHANGES:
         both(workplace, change)
         times.append(workplace.value("SELECT mz_now()"))
+    session = interpreted(workplace)
     for number in range(len(QUERIES)):
         asked = f"SELECT * FROM a{number} WHERE k = 2 AS OF {times[-1]}"
-        wait_until(lambda n=number, q=asked: uses(workplace, q, f"i{n}"), what="the index")
+        wait_until(lambda n=number, q=asked: uses(workplace, q, f"i{n}", session), what="the index")
 
     def rows(name, at):
         parts = (
@@ -103,7 +112,8 @@ def test_every_time_of_the_history_of_every_query(workplace):
             for number in range(len(QUERIES))
             for key in ("1", "2", "3", "NULL")
         )
-        return sorted(workplace.rows(f"{' UNION ALL '.join(parts)} AS OF {at}"), key=repr)
+        text = f"{' UNION ALL '.join(parts)} AS OF {at}"
+        return sorted(workplace.rows(text, session=session), key=repr)
 
     for time_ms in times:
         assert rows("a", time_ms) == rows("b", time_ms), time_ms

@@ -26,6 +26,8 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.driver.memory": "1g",
+    # Each sort, aggregate and broadcast takes at least one, of 16 MB if Spark chooses.
+    "spark.buffer.pageSize": "1m",
     "spark.executor.extraJavaOptions": options(),
 }
 

@@ -33,22 +33,29 @@ KINDS = {
 }
 
 
-def hydrated(place, name):
+def hydrated(place, *names):
+    """Waits until the indexes of the place with these names can be read."""
     text = (
-        "SELECT hydrated FROM slackwater.mz_internal.mz_hydration_statuses h "
+        "SELECT i.name, hydrated FROM slackwater.mz_internal.mz_hydration_statuses h "
         "JOIN slackwater.mz_catalog.mz_indexes i ON i.id = h.object_id "
         f"JOIN slackwater.mz_internal.mz_object_fully_qualified_names n ON n.id = i.id "
-        f"WHERE i.name = '{name}' AND n.schema_name = '{place.schema}'"
+        f"WHERE n.schema_name = '{place.schema}'"
     )
-    wait_until(lambda: {*map(tuple, place.rows(text))} == {(True,)}, what=f"the index {name}")
+    wanted = {(name, True) for name in names}
+
+    def are_there():
+        found = {(name, is_so) for name, is_so in place.rows(text) if name in names}
+        return found == wanted
+
+    wait_until(are_there, what=f"the indexes {', '.join(names)}")
 
 
-def plan_of(place, text):
-    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}"))
+def plan_of(place, text, session="main"):
+    return "\n".join(str(row[0]) for row in place.rows(f"EXPLAIN EXTENDED {text}", session=session))
 
 
-def uses(place, text, index):
-    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text)
+def uses(place, text, index, session="main"):
+    return f"by index slackwater.{place.schema}.{index}" in plan_of(place, text, session)
 
 
 def pair(place, columns):

@@ -22,6 +22,13 @@ def interpret(application, *sessions):
             application.sql(f"SET {setting}", session=session)
 
 
+def interpreted(place):
+    """The name of a session that does not compile queries, and where the schema is current."""
+    interpret(place.application, "interpreted")
+    place.use("interpreted")
+    return "interpreted"
+
+
 def read_at_once(application, sources, *, session="main", at=None, timeout_s=PATIENCE):
     """The rows of each of `sources` (name to query) as JSON, all of one time: `at`, or the newest.
 

@@ -102,14 +102,17 @@ class PostgresServer:
         self.stop()
         self.start()
 
-    def new_database(self, tablespace: Path | None = None) -> str:
-        """The SQLAlchemy URL of a fresh database, whose tables are in the folder `tablespace`."""
+    def new_database(self, tablespace: Path | None = None, *, template: str = "template1") -> str:
+        """The SQLAlchemy URL of a new database, whose tables are in the folder `tablespace`.
+
+        It has what the database `template` has, to which nobody may be connected.
+        """
         name = f"t{uuid.uuid4().hex}"
         place = ""
         if tablespace is not None:
             self._execute(f"CREATE TABLESPACE s{name} LOCATION '{tablespace}'")
             place = f"TABLESPACE s{name}"
-        self._execute(f"CREATE DATABASE {name} {place}")
+        self._execute(f"CREATE DATABASE {name} TEMPLATE {template} {place}")
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
 
     def drop_with_tablespace(self, url: str) -> None:

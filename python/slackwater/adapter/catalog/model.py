@@ -342,6 +342,11 @@ class CatalogState:
         wanted = fold(name)
         return next((c for c in self.clusters.values() if fold(c.name) == wanted), None)
 
+    def id_of_cluster(self, name: str) -> GlobalId | None:
+        """The id of the cluster of that name; None: it is gone, or never was."""
+        found = self.find_cluster(name)
+        return None if found is None else found.id
+
     def cluster(self, name: str) -> ClusterEntry:
         """The cluster of that name. Raises SLACKWATER_UNKNOWN_CLUSTER."""
         found = self.find_cluster(name)

@@ -100,9 +100,7 @@ class Dataflows:
     def create(self, items: Iterable[CatalogItem]) -> None:
         """Creates the dataflows of objects that were created durably."""
         made = [item for item in items if item.kind.is_maintained]
-        refused = self._create([_begun(item, self.state()) for item in made], made)
-        if refused:
-            raise FatalError(f"a dataflow was refused: {refused[0]}")
+        self._create_all([_begun(item, self.state()) for item in made], made)
 
     def create_again(
         self, items: Iterable[CatalogItem], heirs: Mapping[GlobalId, GlobalId] = {}
@@ -114,9 +112,7 @@ class Dataflows:
         made = list(items)
         described = [_described(item, self.state()) for item in made]
         flows = [replace(each, takes_over=heirs.get(each.export_ids[0])) for each in described]
-        refused = self._create(flows, made)
-        if refused:
-            raise FatalError(f"a dataflow was refused: {refused[0]}")
+        self._create_all(flows, made)
 
     def drop(self, items: Iterable[CatalogItem]) -> None:
         """Gives up the dataflows of objects that were dropped durably."""
@@ -136,6 +132,14 @@ class Dataflows:
     def retain(self, index: CatalogItem) -> None:
         """Follows a change of what the index retains. History does not come back."""
         self.compute.set_policy(cluster_of(index), index.id, retention(index))
+
+    def _create_all(
+        self, dataflows: Sequence[DataflowDescription], items: Sequence[CatalogItem]
+    ) -> None:
+        """Creates the dataflows. Raises FatalError when one of them is refused."""
+        refused = self._create(dataflows, items)
+        if refused:
+            raise FatalError(f"a dataflow was refused: {refused[0]}")
 
     def _create(
         self, dataflows: Sequence[DataflowDescription], items: Sequence[CatalogItem]

@@ -173,7 +173,7 @@ class Reads:
         own = [relation.as_of for relation in asked.relations]
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
-        cluster = self._cluster(session)
+        cluster = self._relations.state.id_of_cluster(session.variable("cluster"))
         try:
             self._persist.transactions.confirm_leadership()
             self._hold(opened, items, own)
@@ -556,11 +556,6 @@ class Reads:
         # The since is that of the parts, or a later one.
         read_by = {"indexes": self._offers(item.id, cluster), "since": state.since}
         return {"id": item.id, "as_of": time, **read_by, **relation}
-
-    def _cluster(self, session: Session) -> GlobalId | None:
-        """The cluster whose indexes the session's reads use; None: it is gone."""
-        found = self._relations.state.find_cluster(session.variable("cluster"))
-        return None if found is None else found.id
 
     def _indexed(
         self, views: Sequence[GlobalId], cluster: GlobalId | None

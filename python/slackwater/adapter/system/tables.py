@@ -141,16 +141,12 @@ class SystemTables:
         changes = [*paused, *self._health.source_statuses(), *self._sinks.statuses()]
         return {change.source_id: change for change in changes}
 
-    def _cluster_id(self, name: str) -> str:
-        found = self._relations.state.find_cluster(name)
-        return "" if found is None else found.id
-
     def _subscriptions(self) -> tuple[SubscriptionEntry, ...]:
         return tuple(
             SubscriptionEntry(
                 name,
                 session.session_id,
-                self._cluster_id(session.variable("cluster")),
+                self._relations.state.id_of_cluster(session.variable("cluster")) or "",
                 cursor.created_ms,
                 cursor.reads,
             )

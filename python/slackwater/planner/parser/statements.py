@@ -593,6 +593,8 @@ class CreateCluster:
 
 @dataclass(frozen=True, slots=True)
 class CreateClusterReplica:
+    """CREATE CLUSTER REPLICA: one more replica, of an unmanaged cluster."""
+
     cluster: str
     name: str
     size: str
@@ -610,6 +612,8 @@ class ClusterSetting:
 
 @dataclass(frozen=True, slots=True)
 class AlterCluster:
+    """ALTER CLUSTER ... SET or RESET: the cluster has other options from then on."""
+
     name: str
     setting: ClusterSetting
     if_exists: bool = False
@@ -617,6 +621,8 @@ class AlterCluster:
 
 @dataclass(frozen=True, slots=True)
 class RenameCluster:
+    """ALTER CLUSTER ... RENAME TO: what runs on the cluster stays there."""
+
     name: str
     new_name: str
     if_exists: bool = False
@@ -624,6 +630,8 @@ class RenameCluster:
 
 @dataclass(frozen=True, slots=True)
 class RenameClusterReplica:
+    """ALTER CLUSTER REPLICA ... RENAME TO: the replica goes on under the new name."""
+
     cluster: str
     name: str
     new_name: str
@@ -640,6 +648,8 @@ class SwapClusters:
 
 @dataclass(frozen=True, slots=True)
 class DropClusters:
+    """DROP CLUSTER: with `cascade` also the views and indexes that are on the clusters."""
+
     names: tuple[str, ...]
     if_exists: bool = False
     cascade: bool = False
@@ -664,6 +674,8 @@ class CommentOnCluster:
 
 @dataclass(frozen=True, slots=True)
 class ShowCreateCluster:
+    """SHOW CREATE CLUSTER: the statement that makes the cluster again."""
+
     name: str
 
 
