@@ -81,9 +81,6 @@ def joins(table):
 
 def test_every_kind_of_key(applications):
     place, joined = applications
-    for application in (place.application, joined):
-        interpret(application, "interpreted")
-        application.sql("USE slackwater.place", session="interpreted")
     columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
     rows = ", ".join(
         f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"

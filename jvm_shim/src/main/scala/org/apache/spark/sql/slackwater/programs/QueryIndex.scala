@@ -2,12 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeRow}
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, KeyedSink, Sink}
-import org.apache.spark.sql.slackwater.scan.{
-  IndexKeys,
-  IndexReader,
-  LocalIndex,
-  WantedRows
-}
+import org.apache.spark.sql.slackwater.scan.{IndexKeys, IndexReader, LocalIndex, WantedRows}
 import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.{DataType, StructType}
 
