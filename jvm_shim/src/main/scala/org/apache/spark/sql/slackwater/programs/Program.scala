@@ -131,7 +131,7 @@ private[slackwater] final class Program(
 
   private val busy = new ReentrantLock
   @volatile private var isClosed = false
-  private var isSharedBack = false
+  private var isGivenBack = false
 
   /** Fills what is not filled with the contents at `asOf`.
     *
@@ -296,8 +296,8 @@ private[slackwater] final class Program(
 
   private def giveBack(): Unit = if (busy.tryLock()) {
     try
-      if (!isSharedBack) {
-        isSharedBack = true
+      if (!isGivenBack) {
+        isGivenBack = true
         operatorStates.foreach(_.close())
       }
     finally busy.unlock()
