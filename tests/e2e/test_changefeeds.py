@@ -278,7 +278,7 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
         running.other.says("leading")
         running.sending.goes_on()
         for _ in range(2):
-            kill(running.other.coordinator)
+            kill(only_coordinator(running.leader.location))
             running.sending.goes_on()
         running.check()
         assert running.other.end() == 0

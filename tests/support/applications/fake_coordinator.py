@@ -207,7 +207,12 @@ def control(path: str, body: dict[str, Any]) -> dict[str, Any]:
         case "/v1/bind":
             none = {"files": [], "inline": [], "retractions": False, "time_filter": False}
             relations = [{"id": r["id"], "as_of": 5, **none} for r in body["relations"]]
-            return {"timestamp": 5, "hold": None, "relations": relations}
+            return {
+                "timestamp": 5,
+                "hold": None,
+                "relations": relations,
+                "result_bytes": 1 << 30,
+            }
         case _:
             return {}
 

@@ -238,6 +238,7 @@ class PartsCoordinator:
         return {
             "timestamp": self._time(body["as_of"]),
             "hold": f"hold-{self._holds}",
+            "result_bytes": 1 << 30,
             "relations": [
                 self._relation(self._by_id(r["id"]), self._time(r["as_of"] or body["as_of"]))
                 for r in body["relations"]
