@@ -305,9 +305,8 @@ def test_a_view_that_moved_has_not_failed_for_lack_of_memory_to_tidy(bench):
         bench.commit(6, {"a": more})
         bench.wait("j", 5)
         bench.commit(7, {"b": [((2, 20), 6, 1)]})
-        bench.wait("j", 6)
+        assert bench.ticked("j", 6).steps[-1].mode != "scanned"
         assert bench.worker._replica.failures == {}
-        assert [each.steps[-1].mode for each in bench.worker.records.all()[-1:]] != ["scanned"]
     bench.commit(8, {"a": [((20_001, 1, None, None), 7, -1)]})
     bench.wait("j", 7)
     assert bench.rows("j", 7) == {(1, 1, 10): 1, (2, 1, 20): 1}
