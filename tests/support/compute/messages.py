@@ -74,7 +74,12 @@ def dataflows(draw):
 
 
 peeks = st.builds(
-    pr.Peek, texts, export_ids, numbers, st.none() | st.lists(texts, max_size=2).map(tuple), texts
+    pr.Peek,
+    texts,
+    export_ids,
+    numbers,
+    st.none() | st.binary(max_size=5),
+    st.builds(pr.PeekLimits, numbers, numbers),
 )
 
 
