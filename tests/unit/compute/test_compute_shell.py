@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pytest
 from tests.support.compute.controller_room import ComputeRoom, index, of_kind, view
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE
 
 from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.shell import (
@@ -383,14 +383,8 @@ def test_a_replica_whose_connection_was_lost_is_connected_again(shelled):
     (target,) = shelled.views("u101")
     before = shelled.replica()
     log = shelled.compute._logs["c"][0]
-    asked = Future()
-
-    def ask():
-        asked.set_result(shelled.compute.peek("c", log, Timestamp(0), "r1"))
-
-    asking = threading.Thread(target=ask)
-    asking.start()
-    wait_until(lambda: of_kind(before.told, pr.Peek))
+    asked = shelled.compute.peek("c", Wanted(log, Timestamp(0)), "r1").answer
+    assert len(of_kind(before.told, pr.Peek)) == 1
     before.say([ConnectionLost()])
     before.say([ConnectionLost(), computed("u101", 5, 7)])
     told = list(before.told)
@@ -398,7 +392,6 @@ def test_a_replica_whose_connection_was_lost_is_connected_again(shelled):
     assert before.closed
     # What only it was asked has an answer, what is still to be done is told anew.
     assert isinstance(asked.result(PATIENCE), pr.PeekFailed)
-    asking.join(PATIENCE)
     link = shelled.links["r1"]
     assert link is not before
     assert [c.dataflow.export_ids for c in of_kind(link.told, pr.CreateDataflow)] == [("u101",)]
