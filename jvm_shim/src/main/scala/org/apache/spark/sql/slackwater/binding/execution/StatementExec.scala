@@ -58,7 +58,7 @@ private[slackwater] final case class StatementExec(
     Executions.forget(this)(executeQuery(doExecute()))
     query.foreach(Executions.forgetRdd)
     val rows = started().execute()
-    if (CallSite.collectArrow) limit.fold(rows)(_.of(rows)) else rows
+    limit.filter(_ => CallSite.collectArrow).fold(rows)(_.of(rows))
   }
 
   /** Spark does this as an action begins: before it prepares the plan, which would start the
