@@ -25,8 +25,6 @@ pytestmark = pytest.mark.spark
 
 LARGE = 60_000
 """More rows than are kept in the metastore: they are in a file."""
-FILED = 24_000
-"""The same, of rows with all the columns, which take much of the driver's memory."""
 
 
 def filled(workplace, names=NAMES, numbers=(1, 2, 3)):
@@ -255,7 +253,7 @@ def test_large_tables_and_views_have_the_columns(workplace):
         for at, name in enumerate(NAMES)
     )
     time, diff = quoted("__time"), quoted("__DIFF")
-    workplace.sql(f"CREATE TABLE big AS SELECT {listed} FROM range({FILED})")
+    workplace.sql(f"CREATE TABLE big AS SELECT {listed} FROM range({LARGE})")
     workplace.sql("CREATE TABLE bare AS SELECT id AS k FROM range(10)")
     workplace.sql("CREATE MATERIALIZED VIEW all_of_it AS SELECT * FROM big")
     workplace.sql(
@@ -270,7 +268,7 @@ def test_large_tables_and_views_have_the_columns(workplace):
     workplace.sql(f"DELETE FROM big WHERE {time} % 3 = 0")
     workplace.sql(f"UPDATE big SET {diff} = -1 WHERE {time} = 1")
     workplace.sql(f"INSERT INTO big SELECT {', '.join(map(quoted, NAMES))} FROM all_of_it LIMIT 0")
-    expected = [FILED - FILED // 3, sum(k for k in range(FILED) if k % 3)]
+    expected = [LARGE - LARGE // 3, sum(k for k in range(LARGE) if k % 3)]
     for relation in ("big", "all_of_it"):
         assert workplace.rows(f"SELECT count(*), sum({time}) FROM {relation}") == [expected]
         found = workplace.rows(f"SELECT * FROM {relation} WHERE {time} IN (1, 2, 3) ORDER BY 1")

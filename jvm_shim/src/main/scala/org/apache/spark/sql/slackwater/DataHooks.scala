@@ -18,7 +18,12 @@ import org.apache.spark.sql.slackwater.binding.analysis.{
 }
 import org.apache.spark.sql.slackwater.binding.execution.DataStrategy
 import org.apache.spark.sql.slackwater.binding.normalization.Binding
-import org.apache.spark.sql.slackwater.scan.optimizer.{ExpandScans, FoldInlineRows, LimitReplicas}
+import org.apache.spark.sql.slackwater.scan.optimizer.{
+  ExpandScans,
+  FilterRetracted,
+  FoldInlineRows,
+  LimitReplicas
+}
 
 /** The rules that read and write collections. */
 object DataHooks {
@@ -43,6 +48,7 @@ object DataHooks {
       extensions.injectPostHocResolutionRule(_ => WholeTables)
       extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
       extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
+      extensions.injectOptimizerRule(_ => FilterRetracted)
       extensions.injectOptimizerRule(_ => FoldInlineRows)
       extensions.injectOptimizerRule(_ => LimitReplicas)
       extensions.injectPlannerStrategy(_ => DataStrategy)

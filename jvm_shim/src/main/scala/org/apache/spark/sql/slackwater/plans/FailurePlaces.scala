@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.plans.{Inner, LeftExistence}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, JoinCondition}
+import org.apache.spark.sql.slackwater.values.Totality
 import org.apache.spark.sql.types.{DoubleType, FloatType, NumericType}
 
 /** Where a view's query may fail, from its inputs up, left before right: what is below a place can be

@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.slackwater.binding.MzNow
 import org.apache.spark.sql.slackwater.plans.expressions.KeyIssues
 import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.values.Totality
 import org.apache.spark.sql.types._
 
 /** Numbers columns and expressions in the order in which they come. */

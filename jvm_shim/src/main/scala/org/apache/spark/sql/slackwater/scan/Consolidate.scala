@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.plans.{JoinType, LeftAnti, LeftSemi}
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.protocol.Wire
 import org.apache.spark.sql.slackwater.scan.datasources.PartFile
+import org.apache.spark.sql.slackwater.scan.logical.{ConcernedRows, ConsolidatedRows}
 import org.apache.spark.sql.slackwater.values.{Comparable, Keys}
 import org.apache.spark.sql.types._
 
@@ -54,12 +55,13 @@ private[slackwater] object Consolidate {
         sources.schema.nonEmpty || (retracted.isEmpty && stored.retracting.isEmpty)
       val apart = exact && few && distinct && retracted.size <= CandidateLimit
       if (apart && stored.retracting.isEmpty) candidates(stored, updates, retracted)
-      else if (apart && stored.retractsLittle) besides(stored, updates, retracted)
-      else {
+      else if (apart && stored.retractsLittle) {
+        ConsolidatedRows(besides(stored, updates, retracted))
+      } else {
         val scans = stored.updates(files)
         val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
         val narrow = all.map(rowsAndDiffs(_, sources.schema.length))
-        settled(gathered(PartScan.union(narrow), files, updates))
+        ConsolidatedRows(settled(gathered(PartScan.union(narrow), files, updates)))
       }
     }
   }
@@ -143,13 +145,15 @@ private[slackwater] object Consolidate {
       }
 
       val passing = stored.rows(stored.plain).map { scan =>
-        Filter(Not(Coalesce(Seq(among(scan), Literal.FalseLiteral))), scan)
+        ConcernedRows(Not(Coalesce(Seq(among(scan), Literal.FalseLiteral))), Nil, scan)
       }
-      val suspected = stored.updates(stored.plain).map(scan => Filter(among(scan), scan))
+      val suspected =
+        stored.updates(stored.plain).map(scan => ConcernedRows(among(scan), Nil, scan))
       val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
       val narrow = PartScan.union(small.map(rowsAndDiffs(_, stored.schema.length)))
       val rest = settled(gathered(narrow, stored.plain, concerned))
-      PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ rest)
+      val all = passing ++ sources.local(repeated(free), needed = false) :+ rest
+      ConsolidatedRows(PartScan.union(all))
     }
   }
 
@@ -160,23 +164,24 @@ private[slackwater] object Consolidate {
       retracted: Seq[InlineUpdate]
   ): LogicalPlan = {
     val width = stored.schema.length
-    def hashed(plan: LogicalPlan): NamedExpression =
-      Alias(new XxHash64(plan.output.take(width)), "hash")()
+    def hashed(plan: LogicalPlan): Expression = new XxHash64(plan.output.take(width))
 
     def hashes: LogicalPlan = {
       val taken = stored.updates(stored.retracting).map { scan =>
         Filter(LessThan(PartScan.attribute(scan, Wire.DiffColumn), Literal(0L)), scan)
       } ++ stored.sources.localUpdates(retracted, needed = false)
-      PartScan.union(taken.map(plan => Project(Seq(hashed(plan)), plan)))
+      PartScan.union(taken.map(plan => Project(Seq(Alias(hashed(plan), "hash")()), plan)))
     }
 
-    /** Those of the rows of `plan`, a row's columns first, that a retraction may concern or not. */
+    /** Those of the rows of `plan`, a row's columns first, that a retraction may concern or not.
+      *
+      * The hash has no name: from one Spark would conclude as [[ConcernedRows]] says.
+      */
     def only(joinType: JoinType)(plan: LogicalPlan): LogicalPlan = {
-      val own = hashed(plan)
-      val (left, right) = (Project(plan.output :+ own, plan), hashes)
-      val equal = EqualTo(own.toAttribute, right.output.head)
+      val right = hashes
+      val equal = EqualTo(hashed(plan), right.output.head)
       val hint = JoinHint(None, Some(HintInfo(strategy = Some(BROADCAST))))
-      Project(plan.output, Join(left, right, joinType, Some(equal), hint))
+      Join(plan, right, joinType, Some(equal), hint)
     }
 
     val passing = stored.rows(stored.plain).map(only(LeftAnti))

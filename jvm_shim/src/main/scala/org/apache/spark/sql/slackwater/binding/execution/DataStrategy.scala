@@ -20,6 +20,8 @@ import org.apache.spark.sql.slackwater.scan.execution.{
 }
 import org.apache.spark.sql.slackwater.scan.logical.{
   BoundScan,
+  ConcernedRows,
+  ConsolidatedRows,
   IndexLookupJoin,
   IndexedView,
   InlineRows,
@@ -48,8 +50,10 @@ private[slackwater] object DataStrategy extends SparkStrategy {
         case Ours(table) => throw DataErrors.unbound(table.name)
         case _           => Nil
       }
-    case scan: BoundScan   => throw DataErrors.unbound(scan.name)
-    case view: IndexedView => Seq(planLater(view.child))
+    case scan: BoundScan        => throw DataErrors.unbound(scan.name)
+    case view: IndexedView      => Seq(planLater(view.child))
+    case rows: ConsolidatedRows => Seq(planLater(rows.child))
+    case rows: ConcernedRows    => Seq(planLater(rows.filter))
     case node if node.expressions.exists(_.exists(_.isInstanceOf[MzNow])) =>
       throw DataErrors.unbound(MzNow.Name)
     case create: CreateMaterializedViewAsSelect if SparkSessions.isEnabled(SQLConf.get) =>

@@ -1,9 +1,7 @@
-package org.apache.spark.sql.slackwater.plans
+package org.apache.spark.sql.slackwater.values
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
-import org.apache.spark.sql.slackwater.binding.MzNow
-import org.apache.spark.sql.slackwater.values.{InOneForm, RowBytes}
 import org.apache.spark.sql.types._
 
 /** Which expressions have a value for every row.
@@ -11,13 +9,13 @@ import org.apache.spark.sql.types._
   * Spark's own `throwable` says no of many that raise, such as additions that overflow. Here it is the
   * other way round: what is not known to have a value may raise.
   */
-private[plans] object Totality {
+private[slackwater] object Totality {
   def mayRaise(expression: Expression): Boolean =
     !isTotal(expression) || expression.children.exists(mayRaise)
 
   private def isTotal(expression: Expression): Boolean = expression match {
-    case _: Literal | _: Attribute | _: NamedLambdaVariable | _: MzNow | _: Alias => true
-    case arithmetic: BinaryArithmetic                                             =>
+    case _: LeafExpression | _: Alias => true
+    case arithmetic: BinaryArithmetic =>
       isBitwise(arithmetic) || wraps(arithmetic)
     case minus: UnaryMinus              => !minus.failOnError || isFloating(minus.dataType)
     case cast: Cast                     => isTotal(cast)
