@@ -1,13 +1,9 @@
 package org.apache.spark.sql.slackwater.bridge
 
 import java.nio.ByteBuffer
-import java.util.Properties
-import java.util.concurrent.atomic.AtomicLong
 
 import org.apache.spark.sql.slackwater.programs.Compiled
-import org.apache.spark.{NarrowDependency, Partition, SparkEnv, TaskContext, TaskContextImpl}
-import org.apache.spark.executor.TaskMetrics
-import org.apache.spark.memory.TaskMemoryManager
+import org.apache.spark.{Partition, SparkEnv}
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
@@ -25,7 +21,7 @@ import org.apache.spark.sql.execution.{SparkPlan, SQLExecution}
 import org.apache.spark.sql.execution.exchange.{Exchange, ReusedExchangeExec, ShuffleExchangeExec}
 import org.apache.spark.sql.execution.python.EvalPythonExec
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.scan.execution.{OnePartitionExec, Slots}
+import org.apache.spark.sql.slackwater.scan.execution.{DriverTask, OnePartitionExec, Slots}
 
 /** A query over slots that one thread of the driver can compute: planned once, run often.
   *
@@ -36,14 +32,14 @@ private[slackwater] final class CompiledQuery private (
     session: SparkSession,
     task: Array[Byte]
 ) extends Compiled {
-  import CompiledQuery._
+  import CompiledQuery.Task
 
   override def run(
       slots: scala.collection.Map[String, () => Iterator[InternalRow]]
   ): Seq[UnsafeRow] = {
     val conf = session.sessionState.conf
     SQLConf.withExistingConf(conf) {
-      Slots.within(slots)(inTask(properties(conf)) { context =>
+      Slots.within(slots)(DriverTask.run(DriverTask.propertiesOf(conf)) { context =>
         val (rdd, partitions) = SparkEnv.get.closureSerializer
           .newInstance()
           .deserialize[Task](ByteBuffer.wrap(task), Thread.currentThread.getContextClassLoader)
@@ -58,9 +54,6 @@ private[slackwater] final class CompiledQuery private (
 private[slackwater] object CompiledQuery {
   private type Task = (RDD[InternalRow], Array[Partition])
 
-  /** Tasks of jobs count upwards from 0; memory is accounted by this number. */
-  private val attempts = new AtomicLong(-1)
-
   /** The compiled form of an analyzed plan; None where it needs a job. */
   def of(session: SparkSession, plan: LogicalPlan): Option[CompiledQuery] =
     SQLExecution.withSQLConfPropagated(session) {
@@ -69,7 +62,7 @@ private[slackwater] object CompiledQuery {
       if (needsJob(physical)) None
       else {
         val rdd = physical.execute()
-        if (!isNarrow(rdd)) None
+        if (!DriverTask.isNarrow(rdd)) None
         else {
           val task: Task = (rdd, rdd.partitions)
           val bytes = SparkEnv.get.closureSerializer.newInstance().serialize(task).array()
@@ -100,49 +93,5 @@ private[slackwater] object CompiledQuery {
   private def needsJob(plan: SparkPlan): Boolean = plan.exists {
     case _: Exchange | _: ReusedExchangeExec | _: EvalPythonExec => true
     case node                                                    => node.subqueries.nonEmpty
-  }
-
-  private def isNarrow(rdd: RDD[_]): Boolean = rdd.dependencies.forall {
-    case narrow: NarrowDependency[_] => isNarrow(narrow.rdd)
-    case _                           => false
-  }
-
-  private def properties(conf: SQLConf): Properties = {
-    val properties = new Properties()
-    conf.getAllConfs.foreach { case (key, value) => properties.setProperty(key, value) }
-    properties
-  }
-
-  private def inTask[A](properties: Properties)(body: TaskContext => A): A = {
-    val env = SparkEnv.get
-    val attempt = attempts.getAndDecrement()
-    val memory = new TaskMemoryManager(env.memoryManager, attempt)
-    val context = new TaskContextImpl(
-      0,
-      0,
-      0,
-      attempt,
-      0,
-      1,
-      memory,
-      properties,
-      env.metricsSystem,
-      TaskMetrics.empty
-    )
-    val outer = TaskContext.get()
-    TaskContext.setTaskContext(context)
-    var failure: Option[Throwable] = None
-    try body(context)
-    catch {
-      case error: Throwable =>
-        failure = Some(error)
-        throw error
-    } finally {
-      try context.markTaskCompleted(failure)
-      finally {
-        if (outer == null) TaskContext.unset() else TaskContext.setTaskContext(outer)
-        memory.cleanUpAllAllocatedMemory()
-      }
-    }
   }
 }

@@ -5,9 +5,10 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder, UnsafeRow}
 import org.apache.spark.sql.catalyst.plans.physical.Partitioning
-import org.apache.spark.sql.execution.{CollectLimitExec, SparkPlan, UnaryExecNode}
+import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.slackwater.protocol.DataErrors
+import org.apache.spark.sql.slackwater.scan.execution.{DriverTask, OnePartitionExec, RunsPlan}
 import org.apache.spark.util.AccumulatorV2
 
 /** The most bytes that the rows of a query may have which an action brings to the driver.
@@ -52,8 +53,16 @@ private object ResultLimit {
     */
   private def counting(plan: SparkPlan, counter: ResultCounter): SparkPlan = plan match {
     case limit: CollectLimitExec => limit.copy(child = counting(limit.child, counter))
+    case first: TakeOrderedAndProjectExec if DriverTask.isPossible(first.child) =>
+      CountedRowsExec(sorted(first), counter)
     case other if declares(other, "executeCollect") => other
     case other                                      => CountedRowsExec(other, counter)
+  }
+
+  /** The same in one task, which needs no job. */
+  private def sorted(first: TakeOrderedAndProjectExec): SparkPlan = {
+    val all = SortExec(first.sortOrder, global = false, OnePartitionExec(first.child))
+    ProjectExec(first.projectList, GlobalLimitExec(first.limit, all, first.offset))
   }
 
   private def declares(plan: SparkPlan, method: String): Boolean =
@@ -70,13 +79,21 @@ private object ResultLimit {
 
 /** The rows of `child`, counted. */
 private final case class CountedRowsExec(child: SparkPlan, counter: ResultCounter)
-    extends UnaryExecNode {
+    extends UnaryExecNode
+    with RunsPlan {
   override def output: Seq[Attribute] = child.output
   override def outputPartitioning: Partitioning = child.outputPartitioning
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def stringArgs: Iterator[Any] = Iterator.empty
   override protected def doExecute(): RDD[InternalRow] =
     ResultLimit.counted(child.execute(), counter)
+  override def executeCollect(): Array[InternalRow] = here.getOrElse(super.executeCollect())
+  override def executeTake(limit: Int): Array[InternalRow] =
+    here.fold(super.executeTake(limit))(_.take(limit))
+  override def executeTail(limit: Int): Array[InternalRow] =
+    here.fold(super.executeTail(limit))(_.takeRight(limit))
+
+  private def here: Option[Array[InternalRow]] = DriverTask.rows(this)
   override protected def withNewChildInternal(newChild: SparkPlan): CountedRowsExec =
     copy(child = newChild)
 }

@@ -3,6 +3,11 @@ package org.apache.spark.sql.slackwater.scan.execution
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.physical.{
+  Partitioning,
+  SinglePartition,
+  UnknownPartitioning
+}
 import org.apache.spark.sql.execution.{LeafExecNode, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
 
@@ -25,11 +30,17 @@ private[slackwater] final case class InlineRowsExec(
       rows.iterator.map(row => project(row).copy(): InternalRow).toIndexedSeq
     }
 
-  override protected def doExecute(): RDD[InternalRow] = {
-    val counter = longMetric("numOutputRows")
+  @transient private lazy val slices: Int = {
     val bytes = unsafeRows.iterator.map(_.asInstanceOf[UnsafeRow].getSizeInBytes.toLong).sum
     val many = math.min(unsafeRows.size / 1024, session.leafNodeDefaultParallelism)
-    val slices = math.max(many, 1 + (bytes / InlineRowsExec.mostOfTask).toInt)
+    math.max(many, 1 + (bytes / InlineRowsExec.mostOfTask).toInt)
+  }
+
+  override def outputPartitioning: Partitioning =
+    if (slices == 1) SinglePartition else UnknownPartitioning(slices)
+
+  override protected def doExecute(): RDD[InternalRow] = {
+    val counter = longMetric("numOutputRows")
     sparkContext.parallelize(unsafeRows, slices).map { row =>
       counter += 1
       row

@@ -1,0 +1,123 @@
+package org.apache.spark.sql.slackwater.scan.execution
+
+import java.util.Properties
+import java.util.concurrent.atomic.AtomicLong
+
+import org.apache.spark.{NarrowDependency, SparkEnv, TaskContext, TaskContextImpl}
+import org.apache.spark.executor.TaskMetrics
+import org.apache.spark.memory.TaskMemoryManager
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  Expression,
+  Nondeterministic,
+  UserDefinedExpression
+}
+import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
+import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.execution.window.WindowExecBase
+import org.apache.spark.sql.internal.SQLConf
+
+/** What a task does, done by the thread of the driver that wants it: for few rows it takes longer to
+  * schedule a job than to compute them.
+  */
+private[slackwater] object DriverTask {
+
+  /** Of so many rows at most a plan is computed here. */
+  private val mostRows = 10000
+
+  /** Tasks of jobs count upwards from 0; memory is accounted by this number. */
+  private val attempts = new AtomicLong(-1)
+
+  /** The rows of a plan over few rows that are in the driver; None: it needs a job. */
+  def rows(plan: SparkPlan): Option[Array[InternalRow]] =
+    if (!isPossible(plan)) None
+    else {
+      val made = plan.execute()
+      Option.when(isNarrow(made)) {
+        val all = run(propertiesOf(plan.conf)) { context =>
+          made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
+        }
+        post(plan)
+        all
+      }
+    }
+
+  /** Whether the plan may be computed here, where its rows are in one task. */
+  def isPossible(plan: SparkPlan): Boolean = plan match {
+    case local: InlineRowsExec                            => local.rows.sizeIs <= mostRows
+    case local: LocalTableScanExec                        => local.rows.sizeIs <= mostRows
+    case range: RangeExec                                 => range.numElements <= mostRows
+    case _: WholeStageCodegenExec | _: InputAdapter       => plan.children.forall(isPossible)
+    case _: OnePartitionExec | _: UnionExec | _: RunsPlan => plan.children.forall(isPossible)
+    case _: IndexLookupJoinExec                           => plan.children.forall(isPossible)
+    case _: ProjectExec | _: FilterExec | _: BaseAggregateExec | _: SortExec | _: BaseLimitExec |
+        _: WindowExecBase =>
+      !plan.expressions.exists(_.exists(mayWait)) && plan.children.forall(isPossible)
+    case _ => false
+  }
+
+  /** Functions of users and methods that are called by name may do anything: in a job they can be
+    * cancelled.
+    */
+  private def mayWait(expression: Expression): Boolean = expression match {
+    case _: UserDefinedExpression | _: Nondeterministic => true
+    case _                                              => false
+  }
+
+  /** Runs `body` as the one task of a stage, in this thread. */
+  def run[A](properties: Properties)(body: TaskContext => A): A = {
+    val env = SparkEnv.get
+    val attempt = attempts.getAndDecrement()
+    val memory = new TaskMemoryManager(env.memoryManager, attempt)
+    val context = new TaskContextImpl(
+      0,
+      0,
+      0,
+      attempt,
+      0,
+      1,
+      memory,
+      properties,
+      env.metricsSystem,
+      TaskMetrics.empty
+    )
+    val outer = TaskContext.get()
+    TaskContext.setTaskContext(context)
+    var failure: Option[Throwable] = None
+    try body(context)
+    catch {
+      case error: Throwable =>
+        failure = Some(error)
+        throw error
+    } finally {
+      try context.markTaskCompleted(failure)
+      finally {
+        if (outer == null) TaskContext.unset() else TaskContext.setTaskContext(outer)
+        memory.cleanUpAllAllocatedMemory()
+      }
+    }
+  }
+
+  /** What tasks know of the session. */
+  def propertiesOf(conf: SQLConf): Properties = {
+    val properties = new Properties()
+    conf.getAllConfs.foreach { case (key, value) => properties.setProperty(key, value) }
+    properties
+  }
+
+  /** Whether no stage comes before it. */
+  def isNarrow(rdd: RDD[_]): Boolean = rdd.dependencies.forall {
+    case narrow: NarrowDependency[_] => isNarrow(narrow.rdd)
+    case _                           => false
+  }
+
+  /** Spark learns the metrics of a plan from its tasks. */
+  private def post(plan: SparkPlan): Unit = {
+    val context = plan.session.sparkContext
+    val execution = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
+    val metrics = plan.collect { case node => node.metrics.values }.flatten
+    SQLMetrics.postDriverMetricUpdates(context, execution, metrics)
+  }
+}
