@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from importlib import resources
@@ -16,17 +13,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.applications.application import (
-    CONF,
-    ROOT,
     Application,
     SqlError,
-    command_line,
-    coordinators,
     descendants,
     kill,
 )
 from tests.support.applications.class_archive import SHORT_LIVED
-from tests.support.server.ingress import held_port
+from tests.support.applications.spark_servers import command, environment, jvm_below, server
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -164,27 +157,6 @@ def test_pyspark_gives_the_right_rows(reference):
     assert "revenue" in found["SHOW MATERIALIZED VIEWS"][0]
 
 
-def command(program, location, *arguments):
-    settings = []
-    for key, value in CONF.items():
-        settings += ["--conf", f"{key}={value}"]
-    script = "from slackwater.cli import app; app()"
-    return [
-        sys.executable,
-        "-c",
-        script,
-        program,
-        "--location",
-        str(location),
-        *settings,
-        *arguments,
-    ]
-
-
-def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MASTER": "local[2]"}
-
-
 def test_spark_sql(reference, tmp_path):
     script = marked_script(tmp_path / "script.sql")
     done = subprocess.run(
@@ -221,15 +193,6 @@ def is_waiting(pid):
         and "slackwater.process.Connection.receive" in stack
         for stack in stacks.stdout.split("\n\n")
     )
-
-
-def jvm_below(process):
-    """The JVM that the command line has become, or started; None while it does neither."""
-    for pid in [process.pid, *descendants(process.pid)]:
-        program, _, arguments = command_line(pid).partition(" ")
-        if program.endswith("java") and "SparkSubmit" in arguments:
-            return pid
-    return None
 
 
 def hear_interrupts():
@@ -277,48 +240,6 @@ def test_ctrl_c_in_spark_sql(tmp_path):
             kill(pid)
     assert "[SLACKWATER_CANCELED]" in log.read_text()
     assert "still here" in log.read_text()
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    port: int
-    jvm: int
-
-
-@contextlib.contextmanager
-def server(program, location, folder):
-    """A server in the foreground, with its port and JVM, until the block ends."""
-    with held_port() as port, serving(program, location, folder, port) as served:
-        yield served
-
-
-@contextlib.contextmanager
-def serving(program, location, folder, port):
-    log = folder / f"{program}.log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(
-            command(program, location, "--port", str(port)),
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            cwd=folder,
-            env=environment(),
-            start_new_session=True,
-        )
-
-    def listening():
-        assert process.poll() is None, log.read_text()[-3000:]
-        with socket.socket() as client:
-            return client.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        wait_until(listening, what=f"{program} listens")
-        yield Served(port, jvm_below(process))
-    finally:
-        for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
-        process.wait()
-        wait_until(lambda: not coordinators(location), what="the coordinator's end")
 
 
 def beeline(port, folder, *arguments, **options):
