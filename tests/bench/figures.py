@@ -277,6 +277,7 @@ FIGURES = {
     "scans": scans,
     "index_reads": index_figures.index_reads,
     "clusters": cluster_figures.clusters,
+    "sustained": cluster_figures.sustained,
     "thrift_clients": thrift_figures.thrift_clients,
     "visible": visible,
     "idle": idle,
