@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -63,6 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--write-plans", action="store_true", help="write the files in tests/engine/plans anew"
     )
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests, and what they import, stay: no garbage is looked for among them."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

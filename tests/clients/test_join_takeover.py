@@ -180,10 +180,17 @@ def test_a_leader_that_hangs_within_a_transaction_is_ended(leader, joiner, locat
     assert set(ended) == {old}
 
 
-def test_a_leader_that_has_gone_is_not_waited_for(location):
-    """It has given its lease up first; then its process is killed."""
+def test_plain_sql_has_no_leader_and_one_that_has_gone_is_not_waited_for(location):
+    """One has given its lease up, then one is killed; and a killed driver leaves none behind."""
     with Application(location) as first:
+        first.sql("SELECT 1")
+        first.sql("CREATE TEMP VIEW v AS SELECT id FROM range(10)")
+        assert first.value("SELECT sum(id) FROM v") == 45
+        assert coordinators(location) == []
+        assert not location.exists()
+        first.sql("USE slackwater")
         first.sql("CREATE TABLE slackwater.default.t (k INT)")
+        assert len(coordinators(location)) == 1
     second = Application(location)
     second.sql("INSERT INTO slackwater.default.t VALUES (1)")
     for pid in coordinators(location):
@@ -191,11 +198,13 @@ def test_a_leader_that_has_gone_is_not_waited_for(location):
     second.kill()
     with Application(location) as third:
         assert third.rows("SELECT * FROM slackwater.default.t") == [[1]]
-    assert elections(location) == [
-        "nobody has led",
-        "the lease was given up",
-        "the leader's process is dead",
-    ]
+        assert elections(location) == [
+            "nobody has led",
+            "the lease was given up",
+            "the leader's process is dead",
+        ]
+        third.kill()
+        wait_until(lambda: not coordinators(location), what="the coordinator's end")
 
 
 def elections(location):
@@ -341,17 +350,3 @@ def fenced(address, token):
             return False
     except (urllib.error.URLError, OSError):
         return True
-
-
-def test_plain_sql_starts_no_coordinator_and_a_killed_driver_leaves_none(location):
-    application = Application(location)
-    application.sql("SELECT 1")
-    application.sql("CREATE TEMP VIEW v AS SELECT id FROM range(10)")
-    assert application.value("SELECT sum(id) FROM v") == 45
-    assert coordinators(location) == []
-    assert not location.exists()
-    application.sql("USE slackwater")
-    application.sql("CREATE TABLE t (k INT)")
-    assert len(coordinators(location)) == 1
-    application.kill()
-    wait_until(lambda: not coordinators(location), what="the coordinator's end")

@@ -172,7 +172,10 @@ def test_tokens(tmp_path, port):
 
 
 class Sending:
-    """Lets an upstream go on and sends what its feeds say, each message until it is answered."""
+    """Lets an upstream go on and sends what its feeds say, each message until it is answered.
+
+    It sends `rounds` rounds, and more when they are over and it is asked to go on.
+    """
 
     def __init__(self, at, upstream, feeds, rounds):
         self._at = at
@@ -182,11 +185,13 @@ class Sending:
         self.statuses = set()
         self.rounds = 0
         self._wanted = rounds
+        self._is_ending = False
+        self._asked = threading.Condition()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self):
-        while self.rounds < self._wanted:
+        while self._has_another():
             for _ in range(self._random.randint(0, 4)):
                 self._upstream.transact()
             for feed in self._random.sample(self._feeds, len(self._feeds)):
@@ -194,6 +199,11 @@ class Sending:
             self.rounds += 1
         for feed in self._feeds:
             self._send(feed.round(self._upstream, is_last=True))
+
+    def _has_another(self):
+        with self._asked:
+            self._asked.wait_for(lambda: self.rounds < self._wanted or self._is_ending)
+            return self.rounds < self._wanted
 
     def _send(self, messages):
         for message in messages:
@@ -208,11 +218,22 @@ class Sending:
         except (OSError, http.client.HTTPException):
             return None
 
-    def goes_on(self, rounds=5):
-        enough = min(self.rounds + rounds, self._wanted)
+    def asks(self, rounds=5):
+        """Lets it go on for so many rounds at least; gives how many there are then."""
+        with self._asked:
+            enough = self.rounds + rounds
+            self._wanted = max(self._wanted, enough)
+            self._asked.notify()
+        return enough
+
+    def goes_on(self):
+        enough = self.asks()
         wait_until(lambda: self.rounds >= enough, what="feeds go on")
 
     def end(self):
+        with self._asked:
+            self._is_ending = True
+            self._asked.notify()
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive()
         assert self.statuses <= {200, 503, None}
@@ -275,7 +296,7 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
     with bank(tmp_path, "killed") as running:
         running.sending.goes_on()
         running.leader.kill()
-        running.other.says("leading")
+        # Whichever application sees it first leads, also one of a user.
         running.sending.goes_on()
         for _ in range(2):
             kill(only_coordinator(running.leader.location))
@@ -293,6 +314,7 @@ def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(
         sending.goes_on()
         sending.statuses.discard(503)
         with stopped(server.processes):
+            sending.asks()
             wait_until(lambda: 503 in sending.statuses, what="it counts as away")
         sending.goes_on()
         # On a busy machine another one may lead by now: the lease is short.
@@ -304,8 +326,8 @@ def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(
         running.check()
 
 
-def frontier(user, at=""):
-    return place_of(Decimal(user.value(f"SELECT frontier FROM bank_progress{at}")))
+def frontier(user):
+    return place_of(Decimal(user.value("SELECT frontier FROM bank_progress")))
 
 
 def check_at_every_time(user, upstream):
@@ -318,17 +340,23 @@ def check_at_every_time(user, upstream):
     user.sql("CLOSE c")
     times = sorted({change[0] for change in changes})
     assert len(times) > 5
+    union = " UNION ALL ".join(
+        f"SELECT '{table}' AS named, id, owner, balance FROM {table}" for table in upstream.tables
+    )
     for time in times:
-        at = f" AS OF {time}"
-        truth = upstream.contents(frontier(user, at))
-        held = 0
-        for table in upstream.tables:
-            found = user.rows(f"SELECT id, owner, balance FROM {table} ORDER BY id{at}")
-            expected = [list(truth[table][key].values()) for key in sorted(truth[table])]
-            assert found == expected, (time, table)
-            held += sum(row["balance"] for row in truth[table].values())
+        ((bound, total, count),) = user.rows(
+            f"SELECT frontier, total, n FROM bank_progress, total AS OF {time}"
+        )
+        truth = upstream.contents(place_of(Decimal(bound)))
+        found = user.rows(f"SELECT * FROM ({union}) ORDER BY named, id AS OF {time}")
+        expected = [
+            [table, *truth[table][key].values()]
+            for table in sorted(upstream.tables)
+            for key in sorted(truth[table])
+        ]
+        assert found == expected, time
+        held = sum(row["balance"] for rows in truth.values() for row in rows.values())
         assert held in (0, upstream.total)
-        ((total, count),) = user.rows(f"SELECT total, n FROM total{at}")
         assert (total or 0, count) == (held, sum(map(len, truth.values())))
 
 

@@ -8,6 +8,7 @@ an error.
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import logging.handlers
@@ -142,6 +143,8 @@ class Leadership:
 
 def main(here: Owner | None = None) -> int:
     """Runs the process; returns its exit status. `here` identifies the process."""
+    # What was imported stays: looking for garbage in it would slow down all that comes next.
+    gc.freeze()
     answers = _take_over_stdout()
     if os.getpgrp() != os.getpid():
         os.setsid()

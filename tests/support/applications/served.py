@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from tests.support.applications.application import ROOT, command_line, descendants, kill
+from tests.support.applications.application import ROOT, descendants, kill
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -45,15 +45,6 @@ class Served:
         """As a service manager does it; gives the exit status."""
         self._process.send_signal(signal.SIGTERM)
         return self._process.wait(PATIENCE)
-
-    @property
-    def coordinator(self):
-        (found,) = [
-            pid
-            for pid in descendants(self._process.pid)
-            if "slackwater.server" in command_line(pid)
-        ]
-        return found
 
 
 def conf(port, lease="30s"):
