@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -37,7 +38,9 @@ from slackwater.compute.engine import (
     Ticked,
     TickEnded,
     ViewContents,
+    WholeIndex,
     WrittenFile,
+    WrittenRows,
 )
 from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.persist.ipc import from_stream, to_stream
@@ -323,6 +326,14 @@ class SparkBridge:
             wanted.rows,
             wanted.bytes,
         )
+        return None if found is None else bytes(found)
+
+    def take_all(self, wanted: WholeIndex) -> bytes | WrittenRows | None:
+        """All rows of an index, as `Engine.take_all` promises."""
+        request = json.dumps(asdict(wanted))
+        found = self._run(self._bridge().takeAll, wanted.program, request)
+        if isinstance(found, str):
+            return WrittenRows(**json.loads(found))
         return None if found is None else bytes(found)
 
     def arrangements(self) -> Sequence[ArrangementSize]:

@@ -27,11 +27,12 @@ from slackwater.compute.controller.instance import Replica
 from slackwater.compute.controller.protocol import (
     DataflowStatus,
     Log,
+    Peek,
     PeekFailed,
     PeekRows,
     Problem,
 )
-from slackwater.compute.controller.shell import Compute, OpenPeek, Wanted
+from slackwater.compute.controller.shell import Compute, OpenPeek
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.logs import records_of
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
@@ -225,7 +226,7 @@ class Dataflows:
 
         return self.compute.look(offer)
 
-    def peek(self, index: CatalogItem, wanted: Wanted, replica: str) -> OpenPeek:
+    def peek(self, index: CatalogItem, wanted: Peek, replica: str) -> OpenPeek:
         """Begins to read the index on the replica. Raises as `ComputeController.peek` does."""
         return self.compute.peek(cluster_of(index), wanted, replica)
 

@@ -36,6 +36,7 @@ from slackwater.compute.controller.descriptions import DataflowDescription, Expo
 from slackwater.compute.controller.effects import (
     AnswerCopyTo,
     AnswerPeek,
+    DiscardStash,
     Effect,
     RenewLease,
     ReportStatus,
@@ -68,6 +69,7 @@ from slackwater.compute.controller.protocol import (
     PeekAnswered,
     PeekCanceled,
     PeekFailed,
+    PeekStashed,
     ReplicaFailed,
     Response,
     SubscribeBatch,
@@ -586,6 +588,8 @@ class ComputeController:
                 # Whatever comes over an older connection is about a replica that is no more.
                 if replica is not None and replica.nonce == nonce and not replica.has_failed:
                     self._heard(replica, response)
+                elif isinstance(response.response, PeekAnswered):
+                    self._unwanted(response.response.answer)
             case ReplicaFailed(key, nonce):
                 self._placement.has_failed(key, nonce)
             case OutputCommitted(ticket):
@@ -660,13 +664,20 @@ class ComputeController:
 
     def _peek_answered(self, replica: Replica, peek_id: str, answer: PeekAnswer) -> None:
         pending = self._peeks.get(peek_id)
-        if pending is None or pending.instance != replica.key.instance:
-            return
-        if pending.target_replica not in (None, replica.key.replica):
+        if (
+            pending is None
+            or pending.instance != replica.key.instance
+            or pending.target_replica not in (None, replica.key.replica)
+        ):
+            self._unwanted(answer)
             return
         if isinstance(answer, PeekCanceled):
             self._violation(replica, f"nobody has cancelled the peek {peek_id}")
         self._finish(peek_id, answer)
+
+    def _unwanted(self, answer: PeekAnswer) -> None:
+        if isinstance(answer, PeekStashed):
+            self._effects.append(DiscardStash(answer.uri))
 
     def _subscribed(self, replica: Replica, batch: SubscribeBatch) -> None:
         hosted = replica.collections.get(batch.id)
