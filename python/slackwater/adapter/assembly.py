@@ -373,7 +373,7 @@ def _base(given: Given) -> _Base:
         committer,
         replica_inbox,
         stashed,
-        SystemParameters([update_configuration, compute.update_configuration]),
+        SystemParameters([update_configuration, compute.update_configuration, dataflows.configure]),
         configured,
     )
 
