@@ -142,7 +142,9 @@ def test_a_file_that_comes_for_no_open_peek_is_discarded(room, core):
     assert room.says("r1", pr.PeekAnswered("answered", first))[0] == ef.AnswerPeek(
         "answered", first
     )
+    assert [each.peek_id for each in core.peeks(CLUSTER)] == ["cancelled"]
     core.cancel_peek("cancelled")
+    assert core.peeks(CLUSTER) == []
     room.run()
     for each in ("answered", "cancelled", "unknown"):
         assert room.says("r1", pr.PeekAnswered(each, late)) == [ef.DiscardStash("late")]

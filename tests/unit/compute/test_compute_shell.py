@@ -15,6 +15,7 @@ from slackwater.compute.controller.shell import (
     Compute,
     ConnectionLost,
     OutputRefusal,
+    ReplicaStatus,
     Seams,
 )
 from slackwater.controller.protocol import AllowCompaction, ReplicaKey
@@ -353,6 +354,25 @@ def test_a_peek_is_answered_cancelled_or_ends_with_the_shell(shelled):
     assert not left.answer.done()
     shelled.compute.close()
     assert left.answer.result(PATIENCE) == pr.PeekCanceled()
+
+
+def test_a_replica_is_online_while_it_is_connected(shelled):
+    assert shelled.compute.replica_statuses() == {}
+    first = shelled.replica("r1")
+    shelled.replica("r2")
+    keys = r1, r2 = ReplicaKey("c", "r1"), ReplicaKey("c", "r2")
+    assert shelled.compute.replica_statuses() == dict.fromkeys(keys, ReplicaStatus(True, 1_000))
+    shelled.now_ms = 2_000
+    first.say([ConnectionLost()])
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(False, 2_000)
+    shelled.now_ms = 3_000
+    shelled.compute.maintain()
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(True, 3_000)
+    # What the former connection says is not about the present one.
+    first.say([ConnectionLost()])
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(True, 3_000)
+    shelled.compute.drop_replica("c", "r1")
+    assert shelled.compute.replica_statuses() == {r2: ReplicaStatus(True, 1_000)}
 
 
 def test_the_file_of_a_peek_that_nobody_waits_for_is_discarded(shelled):

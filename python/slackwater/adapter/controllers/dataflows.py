@@ -37,7 +37,7 @@ from slackwater.compute.controller.protocol import (
     PeekRows,
     Problem,
 )
-from slackwater.compute.controller.shell import Compute, OpenPeek
+from slackwater.compute.controller.shell import Compute, OpenPeek, ReplicaStatus
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.logs import records_of
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
@@ -291,6 +291,18 @@ class Dataflows:
             ]
 
         return self.compute.look(uppers)
+
+    def replica_statuses(self) -> dict[str, ReplicaStatus]:
+        """The status of each replica, by its id."""
+        return {key.replica: each for key, each in self.compute.replica_statuses().items()}
+
+    def open_peeks(self) -> list[Peek]:
+        """The peeks of indexes that have no answer yet."""
+
+        def peeks(core: ComputeController) -> list[Peek]:
+            return [peek for each in core.instances for peek in core.peeks(each)]
+
+        return [peek for peek in self.compute.look(peeks) if peek.id in self.state().items]
 
     def ticks(self) -> list[OfReplica[TickRecord]]:
         """The last ticks of each dataflow that each replica made, the earliest first."""

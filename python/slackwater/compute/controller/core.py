@@ -405,6 +405,10 @@ class ComputeController:
             if global_id in replica.collections
         }
 
+    def peeks(self, instance_id: str) -> list[Peek]:
+        """The peeks of the instance that have no answer yet, the oldest first."""
+        return [pending.peek for pending in self._peeks.of_instance(instance_id)]
+
     def statuses(self, instance_id: str, global_id: GlobalId) -> Mapping[str, DataflowStatus]:
         """The last status of the collection on each replica that told one."""
         self.collection(instance_id, global_id)

@@ -163,6 +163,14 @@ class OpenPeek:
     answer: Future[PeekAnswer]
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """Whether a replica is connected, and since when that is so, by the shell's clock."""
+
+    is_online: bool
+    changed_ms: int
+
+
 class Compute:
     """Instances, their replicas and their dataflows. Thread-safe."""
 
@@ -176,6 +184,7 @@ class Compute:
         """The responses of replicas while they took a command."""
         self._links: dict[ReplicaKey, tuple[int, ReplicaLink]] = {}
         self._leases_ms: dict[ReplicaKey, int] = {}
+        self._statuses: dict[ReplicaKey, ReplicaStatus] = {}
         self._peeks: dict[str, Future[PeekAnswer]] = {}
         self._peek_count = 0
         self._logs: dict[str, tuple[GlobalId, ...]] = {}
@@ -284,6 +293,10 @@ class Compute:
         """Names of files that were got before this time are used by no replica; None: by none."""
         return min(list(self._leases_ms.values()), default=None)
 
+    def replica_statuses(self) -> dict[ReplicaKey, ReplicaStatus]:
+        """The status of each replica that was added and not dropped."""
+        return dict(self._statuses)
+
     def log(self, log: Log) -> list[tuple[ReplicaKey, PeekAnswer]]:
         """The rows of the log on each replica of each instance.
 
@@ -338,9 +351,19 @@ class Compute:
             for each in responses
         ]
         if self._carrier == get_ident():
+            self._note_losses(said)
             self._said += said
         else:
             self._answer(said, ())
+
+    def _note_losses(self, responses: Iterable[Response]) -> None:
+        """Called with the lock of the order."""
+        for each in responses:
+            if isinstance(each, ReplicaFailed):
+                connected, _ = self._links.get(each.replica, (None, None))
+                if connected == each.nonce:
+                    lost = ReplicaStatus(False, self._seams.clock_ms())
+                    self._statuses[each.replica] = lost
 
     def _do(self, action: Callable[[ComputeController], T]) -> T:
         with self._order:
@@ -360,6 +383,7 @@ class Compute:
                 self._core.respond(each)
 
         with self._order:
+            self._note_losses(responses)
             _, commits = self._run(answer)
         self._commit(commits)
 
@@ -408,11 +432,12 @@ class Compute:
                 case ef.DiscardStash(uri):
                     self._seams.discard(uri)
                 case ef.ConnectReplica(key, location, nonce):
-                    self._leases_ms[key] = self._seams.clock_ms()
+                    now_ms = self._leases_ms[key] = self._seams.clock_ms()
+                    self._statuses[key] = ReplicaStatus(True, now_ms)
                     self._links[key] = (nonce, self._connected(key, location, nonce))
                 case ef.DisconnectReplica(key):
                     _, link = self._links.pop(key)
-                    del self._leases_ms[key]
+                    del self._leases_ms[key], self._statuses[key]
                     link.drop()
                 case ef.ReportViolation(key, message):
                     _log.warning("violation", replica=f"{key.instance}.{key.replica}", what=message)
