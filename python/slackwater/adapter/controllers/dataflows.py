@@ -410,15 +410,17 @@ def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
     """
     if item.refresh is not None:
         return ()
-    indexed = {
-        each.depends_on[0]
-        for each in state.items.values()
-        if each.kind is ItemKind.INDEX and cluster_of(each) == cluster_of(item)
-    }
-    if item.kind is ItemKind.INDEX:
-        indexed.add(item.depends_on[0])
+    cluster = cluster_of(item)
+    own = item.depends_on[0] if item.kind is ItemKind.INDEX else None
+
+    def is_indexed(view: GlobalId) -> bool:
+        return view == own or any(
+            _is_index(each) and each.depends_on[0] == view and cluster_of(each) == cluster
+            for each in state.dependents(view)
+        )
+
     below = (i for i in state.below(item.depends_on, is_stored) if i.kind is ItemKind.VIEW)
-    return tuple(sorted(each.id for each in below if each.id in indexed))
+    return tuple(sorted(each.id for each in below if is_indexed(each.id)))
 
 
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
