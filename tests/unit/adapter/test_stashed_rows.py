@@ -47,6 +47,7 @@ def test_files_of_other_leaders_go_and_own_ones_stay(stashed):
     later = put(StashedRows(stashed.blobs, 33))
     stashed.clear_others()
     assert [is_there(uri) for uri in (before, own, later)] == [False, True, False]
+    assert [path.name for path in local_path(stashed.blobs.uri("peeks")).iterdir()] == ["3"]
 
 
 def test_nothing_to_clear_is_no_failure(stashed):

@@ -65,11 +65,14 @@ class StashedRows:
             _log.warning("a file could not be deleted", uri=uri, error=str(error))
 
     def clear_others(self) -> None:
-        """Deletes the files of other leaders. Nobody may read them any more.
+        """Deletes the files of other leaders, and their directories. Nobody may read them any more.
 
         Raises SLACKWATER_STORAGE_UNAVAILABLE.
         """
         own = self.directory.rstrip("/") + "/"
-        for blob in self.blobs.list(self.blobs.uri(FOLDER)):
-            if not blob.uri.startswith(own):
-                self.blobs.delete(blob.uri)
+        listed = self.blobs.list(self.blobs.uri(FOLDER))
+        others = [blob.uri for blob in listed if not blob.uri.startswith(own)]
+        for uri in others:
+            self.blobs.delete(uri)
+        for directory in {uri.rpartition("/")[0] for uri in others}:
+            self.blobs.remove_directory(directory)
