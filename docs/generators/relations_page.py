@@ -59,6 +59,14 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_cluster_schedules": "When each cluster runs.",
     "mz_cluster_replica_sizes": "The sizes of replicas, and their weights.",
     "mz_cluster_replica_frontiers": "Up to where each replica has each view and index.",
+    "mz_cluster_replica_statuses": (
+        "Whether each replica is connected to the coordinator, and since when that is so."
+    ),
+    "mz_cluster_replica_metrics": "The memory that the arrangements of each replica take.",
+    "mz_active_peeks": (
+        "The reads of indexes by applications that have joined, as far as a replica has not"
+        " answered them: what is read (`object_id`), at which time."
+    ),
     "mz_cluster_replicas": (
         "The replicas of clusters, all of which are in the driver of the application that leads."
     ),

@@ -15,6 +15,7 @@ from tests.support.persist.persistence import new_environment
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.render import create_table_sql
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
+from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.repr.relation import RelationDesc
 
@@ -114,6 +115,7 @@ def _maintained_ticks(place):
         parts.timeline.oracle,
         parts.compute,
         EngineRewriter(NoSpark()),
+        StashedRows(parts.relations.persist.blobs, parts.relations.persist.epoch),
         epoch=parts.relations.persist.epoch,
         clock_ms=parts.maintenance._clock_ms,
         on_fatal=place.fatal.append,

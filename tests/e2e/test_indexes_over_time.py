@@ -56,6 +56,32 @@ def test_reads_are_of_one_time_while_others_write(workplace):
         writer.join()
 
 
+def test_indexes_keep_as_much_history_as_the_parameter_says(workplace):
+    for name in ("earlier", "later"):
+        workplace.sql(f"CREATE TABLE {name} (k INT, v INT)")
+    workplace.sql("CREATE INDEX i_earlier ON earlier (k)")
+    workplace.sql("ALTER SYSTEM SET default_retain_history = '1 hour'")
+    try:
+        workplace.sql("CREATE INDEX i_later ON later (k)")
+        for name in ("earlier", "later"):
+            workplace.sql(f"INSERT INTO {name} VALUES (1, 1)")
+            query = f"SELECT v FROM {name} WHERE k = 1"
+            wait_until(lambda q=query, n=name: uses(workplace, q, f"i_{n}"), what="the index")
+        time = workplace.value("SELECT mz_now()")
+        for name in ("earlier", "later"):
+            workplace.sql(f"UPDATE {name} SET v = 2")
+        # Longer than indexes keep it otherwise.
+        wait_until(
+            lambda: workplace.value("SELECT mz_now() FROM later") > time + 3000, what="time to pass"
+        )
+        for name in ("earlier", "later"):
+            past = f"SELECT v FROM {name} WHERE k = 1 AS OF {time}"
+            assert workplace.rows(past) == [[1]]
+            assert uses(workplace, past, f"i_{name}")
+    finally:
+        workplace.sql("ALTER SYSTEM RESET default_retain_history")
+
+
 def test_an_index_comes_back_and_other_applications_ask_the_leader(tmp_path):
     location = tmp_path / "environment"
     with Application(location) as first, Application(location) as second:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from slackwater.spark.bridge import Driver, SparkBridge
+from slackwater.spark.bridge import SparkBridge
+from slackwater.spark.driver import Driver
 
 pytestmark = pytest.mark.spark
 

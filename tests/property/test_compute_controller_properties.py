@@ -114,6 +114,8 @@ class Controller(Definitions, RuleBasedStateMachine):
                     self.commits.append(effect)
                 case ef.AnswerPeek(peek_id, answer):
                     self.answered(peek_id, answer)
+                case ef.DiscardStash():
+                    raise AssertionError(effect)
                 case ef.DeliverSubscribe(global_id):
                     self.deliveries[global_id].append(effect)
                 case ef.AnswerCopyTo(global_id, answer):

@@ -53,6 +53,7 @@ from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.peeks import Peeks
 from slackwater.adapter.reading.reads import LockLease, Reads
+from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
@@ -139,6 +140,7 @@ class _Base:
     dataflows: Dataflows
     committer: GroupCommitter
     replica_inbox: ReplicaInbox
+    stashed: StashedRows
     parameters: SystemParameters
     configured: list[Configure]
     """The parts of this process that go by parameters; the storage controller tells them."""
@@ -190,6 +192,7 @@ def open_coordinator(given: Given) -> Coordinator:
         given.lease,
         system=system,
         indexes=base.dataflows,
+        stashed=base.stashed,
     )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
@@ -253,7 +256,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
     return Performers(
         base.sessions,
         rooms.reads,
-        Peeks(base.relations, base.dataflows),
+        Peeks(base.relations, base.dataflows, base.stashed),
         rooms.writes,
         StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
         Statements(rooms, base.relations, base.timeline),
@@ -318,13 +321,15 @@ def _base(given: Given) -> _Base:
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
     planner = Planner(given.spark)
+    stashed = StashedRows(given.blobs, given.epoch)
     compute = Compute(
         Seams(
             storage,
             StoredOutputs(persist, lambda: catalog.state),
-            _connecting(given, persist, planner, steady_ms),
+            _connecting(given, persist, planner, stashed, steady_ms),
             _Told(relations, timeline.watch, sessions),
             steady_ms,
+            stashed.discard,
         )
     )
 
@@ -367,7 +372,8 @@ def _base(given: Given) -> _Base:
         dataflows,
         committer,
         replica_inbox,
-        SystemParameters([update_configuration, compute.update_configuration]),
+        stashed,
+        SystemParameters([update_configuration, compute.update_configuration, dataflows.configure]),
         configured,
     )
 
@@ -401,7 +407,11 @@ class _Told:
 
 
 def _connecting(
-    given: Given, persist: PersistClient, planner: Planner, clock_ms: SteadyClock
+    given: Given,
+    persist: PersistClient,
+    planner: Planner,
+    stashed: StashedRows,
+    clock_ms: SteadyClock,
 ) -> Callable[[ReplicaKey, str, Respond], LocalReplica]:
     """The function that makes the replicas of this process, and starts them."""
 
@@ -412,6 +422,7 @@ def _connecting(
             given.spark.on_replica(share),
             planner,
             lambda error: given.on_fatal(str(error)),
+            stashed.discard,
             lambda: given.spark.end_replica(share.name),
         )
         options = ReplicaOptions(share.name, clock_ms=clock_ms, monotonic=given.monotonic)
@@ -555,6 +566,7 @@ def _maintenance(given: Given, base: _Base) -> Maintenance:
         base.timeline.oracle,
         base.dataflows.compute,
         EngineRewriter(given.spark),
+        base.stashed,
         epoch=given.epoch,
         clock_ms=base.steady_ms,
         on_fatal=given.on_fatal,

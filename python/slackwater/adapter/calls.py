@@ -19,7 +19,7 @@ from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.protocol import Caller
-from slackwater.adapter.reading.peeks import Peeks
+from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.statements import Statements
@@ -27,7 +27,6 @@ from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.writes import Writes
-from slackwater.compute.controller.protocol import PeekLimits
 from slackwater.compute.engine import Engine
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
@@ -283,12 +282,13 @@ class Calls:
         """The rows of the keys, if the index has them and they are few enough."""
 
         def action(execution: Execution) -> Mapping[str, Any]:
-            keys = None if asked.keys is None else base64.b64decode(asked.keys)
-            limits = PeekLimits(asked.rows, asked.bytes)
-            found = self._peeks.rows(asked.index, asked.as_of, keys, limits, execution.cancellation)
-            if found is None:
-                return {"rows": None, "upper": None}
-            return {"rows": base64.b64encode(found.rows).decode(), "upper": found.upper}
+            match self._peeks.rows(asked, execution.cancellation):
+                case IndexRows(rows, upper):
+                    return {"rows": base64.b64encode(rows).decode(), "file": None, "upper": upper}
+                case IndexFile(file, upper):
+                    return {"rows": None, "file": file, "upper": upper}
+                case None:
+                    return {"rows": None, "file": None, "upper": None}
 
         return self._running(caller, action)
 

@@ -2,8 +2,9 @@
 
 Each turn does a bounded amount of work, beside the writers: it renews the leader's reader lease,
 finalizes dropped shards, merges parts (and moves the durable since of a shard only when that pays),
-deletes garbage, and looks for files of writers that crashed. All of it may stop at any point and
-goes on with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5 to 3.9.
+deletes garbage, and looks for files of writers and of leaders that crashed. All of it may stop at
+any point and goes on with the next turn, or with the next leader. Source: spec controllers 2.6, 3.5
+to 3.9.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy import Connection, func, select
 
 from slackwater.adapter.catalog.model import CatalogItem, shards_of
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.compute.controller.shell import Compute
 from slackwater.persist import garbage, holds
@@ -121,6 +123,7 @@ class Maintenance:
         oracle: TimestampOracle,
         compute: Compute,
         rewriter: Rewriter,
+        stashed: StashedRows,
         *,
         epoch: int,
         clock_ms: Callable[[], int],
@@ -133,6 +136,8 @@ class Maintenance:
         self._oracle = oracle
         self._compute = compute
         self._rewriter = rewriter
+        self._stashed = stashed
+        self._has_others = True
         self._reader_id = f"leader-{epoch}"
         self._clock_ms = clock_ms
         self._on_fatal = on_fatal
@@ -192,6 +197,7 @@ class Maintenance:
             self._compact,
             self._collect,
             self._find,
+            self._clear,
         )
         for step in steps:
             if self._stopping.is_set():
@@ -414,6 +420,14 @@ class Maintenance:
         found = list(_in_shards(old, persist.blobs.uri("shards")))
         if found:
             persist.transactions.transact(lambda conn: garbage.adopt_orphans(conn, found, now_ms))
+
+    # Rows of peeks
+
+    def _clear(self) -> None:
+        """Deletes the rows that earlier leaders put into files, once nobody can read them."""
+        if self._has_others and not self._foreign_leases():
+            self._stashed.clear_others()
+            self._has_others = False
 
 
 def _in_shards(blobs: Iterable[Blob], root: str) -> Iterator[GarbageFile]:

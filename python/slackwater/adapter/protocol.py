@@ -138,7 +138,8 @@ class Peek:
 
     `keys` is an Arrow IPC stream in base64, with a row for each key; None: all keys. The rows at
     `as_of` are wanted, or those of the last time before at which the index is complete; at most so
-    many `rows` and `bytes` of them.
+    many `rows` and `bytes` of them. More rows of all keys may come as a file, which is there as
+    long as `hold` is; None: they may not.
     """
 
     index: GlobalId
@@ -146,6 +147,7 @@ class Peek:
     as_of: Timestamp
     rows: int
     bytes: int
+    hold: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,15 @@ HEARTBEAT_MS = 1000
 class ReplicaParts:
     """The things that a replica in this process works with.
 
-    `on_end` is told why it has ended by itself; `dropped` is called when it was dropped and has
-    given back all that it had.
+    `on_end` is told why it has ended by itself; `discard` deletes a file of rows that nobody wants,
+    and does not raise; `dropped` is called when it was dropped and has given back all that it had.
     """
 
     shards: Shards
     engine: Engine
     planner: Planner
     on_end: Callable[[BaseException], None]
+    discard: Callable[[str], None]
     dropped: Callable[[], None] = lambda: None
 
 
@@ -109,7 +110,7 @@ class LocalReplica:
             options.name,
             options.monotonic,
         )
-        self._peeks = IndexPeeks(parts.engine, respond, self._index, options.name)
+        self._peeks = IndexPeeks(parts.engine, respond, parts.discard, self._index, options.name)
         self._worker = Worker(
             parts.shards,
             self._offers,

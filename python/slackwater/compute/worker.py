@@ -636,11 +636,17 @@ class Worker:
 
     def _appended(self, computed: Sequence[_Computed]) -> Sequence[Result]:
         """Appends what was computed, in one commit. Raises what `Outputs.append` raises."""
-        offered = [(c.run.work.flow, c.outcome.appends) for c in computed if c.outcome.appends]
-        refusals = self._outputs.append(offered) if offered else [None for _ in computed]
+        offered = [c for c in computed if c.outcome.appends]
+        offers = [(each.run.work.flow, each.outcome.appends) for each in offered]
+        refusals = self._outputs.append(offers) if offers else ()
+        refused = {
+            each.run.work
+            for each, refusal in zip(offered, refusals, strict=True)
+            if refusal is not None
+        }
         results: list[Result] = []
-        for each, refusal in zip(computed, refusals, strict=True):
-            if refusal is not None:
+        for each in computed:
+            if each.run.work in refused:
                 results.append(Nothing())
                 continue
             self._record(each.run, each.tick, each.outcome, each.times_s)

@@ -411,7 +411,8 @@ def _open(
     """Opens the parts of a leader. When that fails, another process may lead at once."""
     from slackwater.adapter.assembly import Given, open_coordinator
     from slackwater.adapter.reading.reads import LockLease
-    from slackwater.spark.bridge import Driver, SparkBridge
+    from slackwater.spark.bridge import SparkBridge
+    from slackwater.spark.driver import Driver
 
     with ExitStack() as undo:
         undo.callback(leadership.forget_files)

@@ -11,11 +11,11 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 import structlog
-from py4j.protocol import Py4JError, Py4JJavaError
 
 from slackwater.compute.engine import (
     Analysis,
@@ -37,7 +37,9 @@ from slackwater.compute.engine import (
     Ticked,
     TickEnded,
     ViewContents,
+    WholeIndex,
     WrittenFile,
+    WrittenRows,
 )
 from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.persist.ipc import from_stream, to_stream
@@ -45,89 +47,16 @@ from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
 from slackwater.planner.plan.analyzed import analyzed_plan
 from slackwater.repr.errors import (
-    LOG_FILE,
     FatalError,
     SlackwaterError,
-    TextPosition,
-    first_line,
-    user_error,
 )
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.spark import python_errors
-from slackwater.spark.given_parts import GivenParts
+from slackwater.spark.calls import call, error_from_json, error_of
+from slackwater.spark.driver import Driver
 
 _log = structlog.get_logger("bridge")
-
-
-class Driver:
-    """The driver's JVM, and the bridges to it by their settings. Thread-safe."""
-
-    def __init__(self, environment: str = "", jvm: Any = None) -> None:
-        """`environment` names the environment that the coordinator leads.
-
-        `jvm` None: the JVM is the one that the process's variables name.
-        """
-        self.environment = environment
-        # Part ids are unique in one environment only, and a driver may serve several.
-        self.origin = uuid.uuid4().hex
-        self._lock = threading.Lock()
-        self._jvm = jvm
-        self._bridges: dict[tuple[str, str], SparkBridge] = {}
-        self.statement = threading.local()
-        """The interruption that ends the calls of each thread, with whatever settings."""
-        self.groups: dict[Interruption, str] = {}
-        """For each interruption, the job group of the call that it would end."""
-        self._advances: dict[SparkProgram, Timestamp] = {}
-        self.weights: dict[str, int] = {}
-        """The weights of the replicas of this coordinator, by their names."""
-        self.parts = GivenParts()
-
-    def jvm(self) -> Any:
-        """The driver's JVM. Attaches to it on first use."""
-        with self._lock:
-            if self._jvm is None:
-                # Importing pyspark takes longer than the coordinator may take to answer.
-                from pyspark.java_gateway import launch_gateway
-
-                self._jvm = launch_gateway().jvm
-            return self._jvm
-
-    def advanced(self, program: SparkProgram, upper: Timestamp) -> None:
-        """Nothing changes for the program before `upper`, which the JVM is told when it matters."""
-        with self._lock:
-            self._advances[program] = upper
-
-    def forget(self, program: SparkProgram) -> None:
-        """The program is closed."""
-        with self._lock:
-            self._advances.pop(program, None)
-
-    def advances(self) -> Mapping[SparkProgram, Timestamp]:
-        """Up to where nothing changes for programs, as far as the last call has not said so."""
-        with self._lock:
-            found, self._advances = self._advances, {}
-        return found
-
-    def known(self, settings: str, replica: str, make: Callable[[], SparkBridge]) -> SparkBridge:
-        """The one bridge of the replica with these settings; `make` makes it when first asked."""
-        with self._lock:
-            if (settings, replica) not in self._bridges:
-                self._bridges[settings, replica] = make()
-            return self._bridges[settings, replica]
-
-    @property
-    def is_attached(self) -> bool:
-        """Whether the driver has been reached."""
-        return self._jvm is not None
-
-    def forget_replica(self, replica: str) -> None:
-        """The replica has ended, and its bridges with it."""
-        with self._lock:
-            self.weights.pop(replica, None)
-            for known in [each for each in self._bridges if each[1] == replica]:
-                del self._bridges[known]
 
 
 class SparkBridge:
@@ -155,21 +84,21 @@ class SparkBridge:
         before = self._driver.weights.get(share.name)
         self._driver.weights[share.name] = share.weight
         if before not in (None, share.weight) and self._driver.is_attached:
-            _call(self._scala().weigh, self._driver.environment, share.name, share.weight)
+            call(self._scala().weigh, self._driver.environment, share.name, share.weight)
         return SparkBridge(self._driver, self._settings, share.name)
 
     def end_replica(self, name: str) -> None:
         """Gives back the share of a replica, as `Engine.end_replica` promises."""
         self._driver.forget_replica(name)
         if self._driver.is_attached:
-            _call(self._scala().endReplica, self._driver.environment, name)
+            call(self._scala().endReplica, self._driver.environment, name)
 
     def _bridge(self) -> Any:
         if self._calls is None:
             environment, replica = self._driver.environment, self._replica
             weight = self._driver.weights.get(replica, 1)
             under = self._scala().under
-            self._calls = _call(under, self._settings, environment, replica, weight)
+            self._calls = call(under, self._settings, environment, replica, weight)
         return self._calls
 
     def _scala(self) -> Any:
@@ -208,7 +137,7 @@ class SparkBridge:
         group = f"slackwater-{uuid.uuid4().hex}"
         if interruption is None:
             with self._at_most(most_ms, group):
-                return _call(method, *arguments, group)
+                return call(method, *arguments, group)
         interruption.check_deadline("Spark was asked")
         try:
             self._driver.groups[interruption] = group
@@ -216,7 +145,7 @@ class SparkBridge:
                 self._at_most(most_ms, group),
                 interruption.on_cancel_or_deadline(lambda: self.cancel(group)),
             ):
-                return _call(method, *arguments, group)
+                return call(method, *arguments, group)
         except SlackwaterError:
             # How Spark says that it was interrupted depends on where it was.
             self._check_deadline()
@@ -251,7 +180,7 @@ class SparkBridge:
     def rows_read(self, interruption: Interruption) -> int:
         """The number of rows read, as `Engine.rows_read` promises."""
         group = self._driver.groups.get(interruption)
-        return 0 if group is None else int(_call(self._scala().rowsRead, group))
+        return 0 if group is None else int(call(self._scala().rowsRead, group))
 
     def warm(self) -> None:
         """Attaches to the driver."""
@@ -310,11 +239,11 @@ class SparkBridge:
         return described
 
     def forget_plan(self, plan_id: str) -> None:
-        _call(self._bridge().forgetPlan, plan_id)
+        call(self._bridge().forgetPlan, plan_id)
 
     def look_up(self, wanted: Lookup) -> bytes | None:
         """The rows of the keys in an index, as `Engine.look_up` promises."""
-        found = _call(
+        found = call(
             self._scala().lookUp,
             wanted.program,
             wanted.keys,
@@ -325,10 +254,18 @@ class SparkBridge:
         )
         return None if found is None else bytes(found)
 
+    def take_all(self, wanted: WholeIndex) -> bytes | WrittenRows | None:
+        """All rows of an index, as `Engine.take_all` promises."""
+        request = json.dumps(asdict(wanted))
+        found = self._run(self._bridge().takeAll, wanted.program, request)
+        if isinstance(found, str):
+            return WrittenRows(**json.loads(found))
+        return None if found is None else bytes(found)
+
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements of the replica, as `Engine.arrangements` promises."""
         environment, replica = self._driver.environment, self._replica
-        found = json.loads(_call(self._scala().arrangements, environment, replica))
+        found = json.loads(call(self._scala().arrangements, environment, replica))
         return tuple(
             ArrangementSize(
                 each["number"],
@@ -350,8 +287,8 @@ class SparkBridge:
     ) -> SparkProgram:
         """Opens a program in the driver, as `Engine.open_program` promises."""
         self._tell_advances()
-        flows = _call(self._bridge().dataflows)
-        program_id = _call(
+        flows = call(self._bridge().dataflows)
+        program_id = call(
             flows.open,
             self._driver.environment,
             self._driver.origin,
@@ -370,7 +307,7 @@ class SparkBridge:
         for program, upper in self._driver.advances().items():
             by_bridge.setdefault(program.bridge, {})[program.program_id] = upper
         for bridge, uppers in by_bridge.items():
-            _call(_call(bridge._bridge().dataflows).advanced, json.dumps(uppers))
+            call(call(bridge._bridge().dataflows).advanced, json.dumps(uppers))
 
     def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table | None:
         request = _contents_request(view, few=True)
@@ -399,7 +336,7 @@ class SparkBridge:
             raise
         if found is None:
             return None
-        raised, described = _translate(found.error()), json.loads(found.described())
+        raised, described = error_of(found.error()), json.loads(found.described())
         if not raised.is_data_error:
             return None
         columns = tuple(
@@ -410,13 +347,13 @@ class SparkBridge:
 
     def check(self, condition: str, columns: RelationDesc) -> SparkCheck:
         bridge = self._bridge()
-        answer = json.loads(_call(bridge.openCheck, condition, columns.to_json()))
+        answer = json.loads(call(bridge.openCheck, condition, columns.to_json()))
         if "error" in answer:
             raise error_from_json(answer["error"])
         return SparkCheck(bridge, answer["check"])
 
     def milliseconds(self, expression: str) -> int:
-        return int(_call(self._bridge().milliseconds, expression))
+        return int(call(self._bridge().milliseconds, expression))
 
     def register(
         self,
@@ -427,11 +364,11 @@ class SparkBridge:
         consolidated: bool = False,
     ) -> None:
         register = self._bridge().register
-        _call(register, view_name, desc.to_json(), json.dumps(relation), consolidated)
+        call(register, view_name, desc.to_json(), json.dumps(relation), consolidated)
 
     def unregister(self, view_names: Sequence[str]) -> None:
         bridge = self._bridge()
-        _call(bridge.unregister, self._names(view_names))
+        call(bridge.unregister, self._names(view_names))
 
     def collect(
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
@@ -464,7 +401,7 @@ class SparkBridge:
     def cancel(self, group: str) -> None:
         """Ends the call of that group, even if it has not begun yet."""
         try:
-            _call(self._scala().cancel, group)
+            call(self._scala().cancel, group)
         except SlackwaterError as error:
             # A driver that is gone runs nothing.
             _log.warning("cannot cancel", error=str(error))
@@ -484,12 +421,12 @@ class SparkCheck:
 
     def holds(self, rows: pa.Table) -> list[bool]:
         """For each row whether the condition is true, as `Check.holds` promises."""
-        answer = _call(self._bridge.check, self._check_id, to_stream(rows))
+        answer = call(self._bridge.check, self._check_id, to_stream(rows))
         return [byte == 1 for byte in answer]
 
     def close(self) -> None:
         """Lets the driver forget the condition."""
-        _call(self._bridge.closeCheck, self._check_id)
+        call(self._bridge.closeCheck, self._check_id)
 
 
 class SparkProgram:
@@ -526,17 +463,17 @@ class SparkProgram:
         return answer
 
     def _until_nothing_lacks(
-        self, call: Callable[[frozenset[int]], dict[str, Any]]
+        self, ask: Callable[[frozenset[int]], dict[str, Any]]
     ) -> dict[str, Any]:
-        """The answer of `call`, which is given the ids of the parts that the driver asked for."""
+        """The answer of `ask`, which is given the ids of the parts that the driver asked for."""
         asked: frozenset[int] = frozenset()
-        answer = call(asked)
+        answer = ask(asked)
         while "lacks" in answer:
             lacks = frozenset(answer["lacks"])
             if lacks <= asked:
                 raise FatalError(f"the driver does not find the parts {sorted(lacks)}")
             asked |= lacks
-            answer = call(asked)
+            answer = ask(asked)
         return answer
 
     @property
@@ -555,7 +492,7 @@ class SparkProgram:
         """Runs a tick in the driver, as `TickProgram.tick` promises."""
         updates = memoryview(b"")
 
-        def call(asked: frozenset[int]) -> dict[str, Any]:
+        def ticked(asked: frozenset[int]) -> dict[str, Any]:
             nonlocal updates
             request = self._request(lower, upper, most_ms, before)
             request["sources"] = self.bridge._driver.parts.sources_json(deltas, asked)
@@ -565,7 +502,7 @@ class SparkProgram:
             answer: dict[str, Any] = json.loads(payload[4:end])
             return answer
 
-        told = self._until_nothing_lacks(call)
+        told = self._until_nothing_lacks(ticked)
         if "ended" in told:
             raise TickEnded(told["ended"])
         steps = tuple(
@@ -587,7 +524,7 @@ class SparkProgram:
             if by_jobs:
                 tick = self.bridge._bridge().tickProgram
                 return bytes(self.bridge._run(tick, self.program_id, request))
-            return bytes(_call(self._flows.tick, self.program_id, request))
+            return bytes(call(self._flows.tick, self.program_id, request))
 
     def _request(
         self,
@@ -606,16 +543,16 @@ class SparkProgram:
 
     def sizes(self) -> tuple[Size, ...]:
         """The sizes of the program's arrangements, as `TickProgram.sizes` promises."""
-        found = json.loads(_call(self._flows.sizes, self.program_id))
+        found = json.loads(call(self._flows.sizes, self.program_id))
         return tuple(Size(rows, keys) for rows, keys in found)
 
     def reorder(self, program: Program) -> None:
         """Goes on with another order of lookups, as `TickProgram.reorder` promises."""
-        _call(self._flows.reorder, self.program_id, program.to_json())
+        call(self._flows.reorder, self.program_id, program.to_json())
 
     def committed(self, upper: Timestamp) -> None:
         """Tells the driver that no tick will begin before `upper`."""
-        _call(self._flows.committed, self.program_id, upper)
+        call(self._flows.committed, self.program_id, upper)
 
     def advanced(self, upper: Timestamp) -> None:
         """Notes that nothing changes before `upper`, as `TickProgram.advanced` promises."""
@@ -624,7 +561,7 @@ class SparkProgram:
     def close(self) -> None:
         """Ends the program, and frees what it keeps in the driver."""
         self.bridge._driver.forget(self)
-        _call(self._flows.close, self.program_id)
+        call(self._flows.close, self.program_id)
 
 
 def _contents_request(view: ViewContents, *, few: bool) -> str:
@@ -649,156 +586,3 @@ def _contents_json(contents: Contents) -> dict[str, Any]:
 
 def _as_text(schema: Any) -> str:
     return schema if isinstance(schema, str) else json.dumps(schema)
-
-
-def _call(method: Any, *arguments: Any) -> Any:
-    try:
-        return method(*arguments)
-    except Py4JJavaError as error:
-        raise _translate(error.java_exception) from None
-    except Py4JError as error:
-        raise user_error(
-            "SLACKWATER_STORAGE_UNAVAILABLE", what="through Spark", reason=first_line(str(error))
-        ) from None
-
-
-MAX_RESULT_SIZE = "spark.driver.maxResultSize"
-
-_FUNCTION_ERRORS = frozenset(
-    {
-        "java.util.IllegalFormatException",
-        "java.util.regex.PatternSyntaxException",
-        "java.time.DateTimeException",
-        "java.lang.ArithmeticException",
-        "java.lang.NumberFormatException",
-    }
-)
-"""Exceptions of Java's libraries over values, which some of Spark's functions let through."""
-
-_LIBRARIES = (
-    "java.",
-    "javax.",
-    "jdk.",
-    "sun.",
-    "com.sun.",
-    "scala.",
-    "org.apache.commons.",
-    "org.apache.spark.sql.errors.",
-)
-"""The prefixes of library classes: an error that they throw belongs to the class that called."""
-
-_FUNCTIONS = (
-    "org.apache.spark.sql.catalyst.expressions.",
-    "org.apache.spark.sql.catalyst.util.",
-    "org.apache.spark.unsafe.types.",
-)
-"""The prefixes of the classes of Spark's functions, and of the code generated for them."""
-
-
-def _translate(exception: Any) -> SlackwaterError:
-    """The user error in a Java exception.
-
-    That is the innermost cause with a condition of Spark's, if it has a SQLSTATE, or else the error
-    that a function threw over its arguments.
-    """
-    found = None
-    causes = _causes(exception)
-    for cause in causes:
-        condition = _condition(cause)
-        if condition is not None:
-            found = (condition, cause)
-    if found is None or found[1].getSqlState() is None:
-        failed = next((cause for cause in reversed(causes) if _is_of_a_function(cause)), None)
-        if failed is not None:
-            reason = first_line(str(failed.toString())).removesuffix(".")
-            return user_error("SLACKWATER_FUNCTION_FAILED", reason=reason)
-    if found is None:
-        limited = _of_limited_results(causes)
-        if limited is not None:
-            return limited
-        ended = "java.lang.InterruptedException" in _class_names(causes[-1])
-        log = _log.info if ended else _log.error
-        log("call into the driver failed", error=str(exception.toString()))
-        reason = first_line(str(exception.getMessage())).removesuffix(".")
-        return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
-    condition, cause = found
-    state = cause.getSqlState() or "XX000"
-    text = str(cause.getMessage()).removeprefix(f"[{condition}] ")
-    message = text.rsplit(" SQLSTATE:", 1)[0]
-    parameters = {str(k): str(v) for k, v in dict(cause.getMessageParameters() or {}).items()}
-    if condition == python_errors.CONDITION:
-        return _of_python(state, parameters.get("traceback", message))
-    return SlackwaterError(condition, state, message, parameters)
-
-
-def _of_limited_results(causes: list[Any]) -> SlackwaterError | None:
-    """The error of a job whose tasks return more than the driver takes; None: it is another error.
-
-    Spark says so in the text of the exception that ends the job, and nowhere else
-    (`TaskSetManager.canFetchMoreResults`).
-    """
-    texts = (str(cause.getMessage()) for cause in causes)
-    text = next((text for text in texts if MAX_RESULT_SIZE in text), None)
-    if text is None:
-        return None
-    reason = first_line(text).rpartition("stage failure: ")[2]
-    return user_error("SLACKWATER_RESULT_TOO_LARGE", reason=reason.removesuffix("."))
-
-
-def _of_python(state: str, traceback: str) -> SlackwaterError:
-    failure = python_errors.failure(traceback)
-    reason = str(failure).removesuffix(".")
-    if failure.is_of_values:
-        message = f"A function of Python failed: {reason}."
-        return SlackwaterError(python_errors.CONDITION, state, message, {})
-    return user_error("SLACKWATER_PYTHON_UNAVAILABLE", reason=reason)
-
-
-def _causes(exception: Any) -> list[Any]:
-    """The exception and its causes, outermost first; at most 20, since causes may be a circle."""
-    causes: list[Any] = []
-    while exception is not None and len(causes) < 20:
-        causes.append(exception)
-        exception = exception.getCause()
-    return causes
-
-
-def _is_of_a_function(exception: Any) -> bool:
-    """Whether one of Spark's functions threw it, so that the same arguments fail again."""
-    names = _class_names(exception)
-    if not _FUNCTION_ERRORS.isdisjoint(names):
-        return True
-    if "java.lang.RuntimeException" not in names:
-        return False
-    places = (str(frame.getClassName()) for frame in exception.getStackTrace())
-    thrown_by = next((place for place in places if not place.startswith(_LIBRARIES)), "")
-    return thrown_by.startswith(_FUNCTIONS)
-
-
-def _class_names(exception: Any) -> list[str]:
-    names = []
-    kind = exception.getClass()
-    while kind is not None:
-        names.append(str(kind.getName()))
-        kind = kind.getSuperclass()
-    return names
-
-
-def _condition(exception: Any) -> str | None:
-    try:
-        value = exception.getCondition()
-    except Py4JError:
-        return None
-    return None if value is None else str(value)
-
-
-def error_from_json(error: Mapping[str, Any]) -> SlackwaterError:
-    """The error that the protocol's JSON carries."""
-    position = error.get("position")
-    return SlackwaterError(
-        error["condition"],
-        error["sqlstate"],
-        error["message"],
-        error.get("parameters") or {},
-        None if position is None else TextPosition(position["line"], position["column"]),
-    )

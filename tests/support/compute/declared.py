@@ -20,7 +20,8 @@ from tests.support.compute.arrangement_memory import ArrangementMemory
 
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.spark.bridge import Driver, SparkBridge
+from slackwater.spark.bridge import SparkBridge
+from slackwater.spark.driver import Driver
 from slackwater.spark.session import configure
 
 SETTINGS = {

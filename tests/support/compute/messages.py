@@ -73,13 +73,15 @@ def dataflows(draw):
     )
 
 
+limits = st.builds(pr.PeekLimits, numbers, numbers)
 peeks = st.builds(
     pr.Peek,
     texts,
     export_ids,
     numbers,
     st.none() | st.binary(max_size=5),
-    st.builds(pr.PeekLimits, numbers, numbers),
+    limits,
+    st.none() | st.builds(pr.Stash, texts, limits),
 )
 
 
@@ -107,7 +109,7 @@ def commands(instances=any_instance):
 problems = st.builds(pr.Problem, texts, texts, texts, numbers)
 answers = st.one_of(
     st.builds(pr.PeekRows, st.binary(max_size=5)),
-    st.builds(pr.PeekStashed, texts),
+    st.builds(pr.PeekStashed, texts, numbers, numbers, numbers, texts),
     st.builds(pr.PeekFailed, texts, st.none() | problems),
     st.just(pr.PeekCanceled()),
 )

@@ -21,10 +21,11 @@ from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.assembly import Given, open_coordinator
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
+from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.controller.protocol import Heartbeat
 from slackwater.persist import compaction, garbage, holds
-from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
+from slackwater.persist.blobs import LocalBlobs, file_part, local_path, uniform_file
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.metastore import connect, create_all
@@ -74,6 +75,7 @@ class Leader:
         self.env.committer.start()
         self.env.committer.flush()
         self.coordinator._started.set()
+        self.stashed = StashedRows(self.env.persist.blobs, self.epoch)
         self.written = 0
 
     def maintenance(self, **settings) -> Maintenance:
@@ -82,6 +84,7 @@ class Leader:
             self.env.oracle,
             self.env.compute,
             EngineRewriter(NoSpark()),
+            self.stashed,
             epoch=self.epoch,
             clock_ms=self.coordinator.parts.maintenance._clock_ms,
             on_fatal=self.fatal.append,
@@ -431,6 +434,27 @@ def test_the_lease_of_an_earlier_leader_keeps_files_and_times(leader, engine, tm
     assert garbage_of(later) == set()
     assert later.keys(table) == list(range(1, 16))
     later.close()
+
+
+def test_rows_of_peeks_go_once_the_lease_of_their_leader_has_passed(
+    leader, engine, tmp_path, clock
+):
+    leader.maintenance(lease_ms=3 * garbage.LEASE_MS).start()
+
+    def stashed(by: Leader) -> Path:
+        blob = by.env.persist.blobs.put(by.stashed.directory, ".parquet", lambda f: f.write(b"x"))
+        return local_path(blob.uri)
+
+    left = stashed(leader)
+    later = Leader(engine, tmp_path, clock, leader.epoch)
+    own = stashed(later)
+    maintenance = later.maintenance()
+    maintenance.turn()
+    assert left.exists()
+    clock.now_ms += 4 * garbage.LEASE_MS
+    maintenance.turn()
+    assert not left.exists()
+    assert own.exists()
 
 
 def test_a_dropped_table_becomes_a_tombstone_once_nobody_holds_it(leader):

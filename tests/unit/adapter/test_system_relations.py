@@ -33,6 +33,8 @@ from slackwater.adapter.system.snapshot import (
     SubscriptionEntry,
     SystemSnapshot,
 )
+from slackwater.compute.controller.protocol import Peek
+from slackwater.compute.controller.shell import ReplicaStatus
 from slackwater.compute.records import (
     ArrangementSize,
     HydrationProgress,
@@ -121,6 +123,8 @@ def snapshot():
         frontiers=frontiers,
         hydrated={user_id(13): {"u1": True}},
         replica_uppers=((user_id(13), "u1", Frontier(3001)),),
+        replica_statuses={"u1": ReplicaStatus(True, 1500), "u2": ReplicaStatus(False, 1700)},
+        peeks=(Peek("7", user_id(16), Timestamp(2000)),),
         running_on={user_id(11): "u1"},
         statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
@@ -201,6 +205,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
     promised = """mz_frontiers mz_hydration_statuses mz_materialization_lag mz_wallclock_global_lag
         mz_databases mz_schemas mz_objects mz_tables mz_sources mz_sinks mz_views
         mz_materialized_views mz_indexes mz_clusters mz_cluster_replicas mz_source_statistics
+        mz_cluster_replica_statuses mz_cluster_replica_metrics mz_active_peeks
         mz_cluster_replica_sizes mz_cluster_replica_frontiers mz_cluster_schedules
         mz_object_dependencies mz_columns mz_audit_events mz_source_statuses mz_sink_statuses
         mz_sessions mz_subscriptions mz_notices mz_relations mz_object_fully_qualified_names
@@ -243,6 +248,25 @@ def test_frontiers(snapshot):
     found = {r["object_id"]: r for r in rows("mz_frontiers", snapshot)}
     assert found["u10"] == {"object_id": "u10", "read_frontier": 1000, "write_frontier": 5001}
     assert found["u15"] == {"object_id": "u15", "read_frontier": None, "write_frontier": None}
+
+
+def test_replicas_and_what_they_are_asked(snapshot):
+    def at(ms):
+        return EPOCH + timedelta(milliseconds=ms)
+
+    assert [tuple(row.values()) for row in rows("mz_cluster_replica_statuses", snapshot)] == [
+        ("u1", 0, "online", None, at(1500)),
+        ("u2", 0, "offline", "connection lost", at(1700)),
+    ]
+    more = OfReplica("u1", ArrangementSize(8, (user_id(10),), 5, 1000, (user_id(14),)))
+    snapshot = replace(snapshot, arrangements=(*snapshot.arrangements, more))
+    assert [tuple(row.values()) for row in rows("mz_cluster_replica_metrics", snapshot)] == [
+        ("u1", 0, 5096),
+        ("u2", 0, 0),
+    ]
+    assert rows("mz_active_peeks", snapshot) == [
+        {"id": "7", "object_id": "u16", "type": "index", "time": 2000}
+    ]
 
 
 def test_usage_of_shards(snapshot):

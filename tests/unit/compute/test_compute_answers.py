@@ -121,10 +121,34 @@ def test_a_peek_is_asked_again_of_a_replica_that_comes_back(room, core):
     core.respond(pr.ReplicaFailed(ReplicaKey(CLUSTER, "r1"), 1))
     room.run()
     assert of_kind(sent(room.maintain(), "r1"), pr.Peek) == [asked]
-    effects = room.says("r1", pr.PeekAnswered("p", pr.PeekStashed("files")), nonce=1)
-    assert effects == []
-    effects = room.says("r1", pr.PeekAnswered("p", pr.PeekStashed("files")))
-    assert effects[0] == ef.AnswerPeek("p", pr.PeekStashed("files"))
+    former, current = (pr.PeekStashed(uri, 1, 2, 3, "{}") for uri in ("former", "current"))
+    effects = room.says("r1", pr.PeekAnswered("p", former), nonce=1)
+    assert effects == [ef.DiscardStash("former")]
+    effects = room.says("r1", pr.PeekAnswered("p", current))
+    assert effects[0] == ef.AnswerPeek("p", current)
+
+
+def test_a_file_that_comes_for_no_open_peek_is_discarded(room, core):
+    _, name = indexed(room)
+    room.replica("r1")
+    room.replica("r2")
+    for each in ("answered", "cancelled"):
+        core.peek(CLUSTER, pr.Peek(each, name, Timestamp(7)), "r1")
+    room.run()
+    late = pr.PeekStashed("late", 1, 2, 3, "{}")
+    # Another replica than the one that was asked.
+    assert room.says("r2", pr.PeekAnswered("answered", late)) == [ef.DiscardStash("late")]
+    first = pr.PeekStashed("first", 1, 2, 3, "{}")
+    assert room.says("r1", pr.PeekAnswered("answered", first))[0] == ef.AnswerPeek(
+        "answered", first
+    )
+    assert [each.peek_id for each in core.peeks(CLUSTER)] == ["cancelled"]
+    core.cancel_peek("cancelled")
+    assert core.peeks(CLUSTER) == []
+    room.run()
+    for each in ("answered", "cancelled", "unknown"):
+        assert room.says("r1", pr.PeekAnswered(each, late)) == [ef.DiscardStash("late")]
+    assert room.says("r1", pr.PeekAnswered("cancelled", pr.PeekRows(b""))) == []
 
 
 def test_a_peek_for_one_replica_is_answered_by_it_or_fails_with_it(room, core):

@@ -15,8 +15,8 @@ from slackwater.compute.controller.shell import (
     Compute,
     ConnectionLost,
     OutputRefusal,
+    ReplicaStatus,
     Seams,
-    Wanted,
 )
 from slackwater.controller.protocol import AllowCompaction, ReplicaKey
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -109,6 +109,7 @@ class Told:
 class Shelled:
     def __init__(self):
         self.room = ComputeRoom()
+        self.discarded = []
         self.outputs, self.told, self.links, self.now_ms = Outputs(), Told(), {}, 1_000
         self.compute = Compute(
             Seams(
@@ -117,6 +118,7 @@ class Shelled:
                 self._connect,
                 self.told,
                 lambda: self.now_ms,
+                self.discarded.append,
             )
         )
         self.compute.create_instance("c")
@@ -339,7 +341,7 @@ def test_a_peek_is_answered_cancelled_or_ends_with_the_shell(shelled):
     shelled.compute.create([("c", described)], {}, Timestamp(9))
     link = shelled.replica()
     limits = pr.PeekLimits(3, 9)
-    wanted = Wanted("u50", Timestamp(7), b"keys", limits)
+    wanted = pr.Peek("", "u50", Timestamp(7), b"keys", limits)
     answered, cancelled, left = (shelled.compute.peek("c", wanted, "r1") for _ in range(3))
     told = of_kind(link.told, pr.Peek)
     assert told[0] == pr.Peek(answered.peek_id, "u50", Timestamp(7), b"keys", limits)
@@ -352,6 +354,39 @@ def test_a_peek_is_answered_cancelled_or_ends_with_the_shell(shelled):
     assert not left.answer.done()
     shelled.compute.close()
     assert left.answer.result(PATIENCE) == pr.PeekCanceled()
+
+
+def test_a_replica_is_online_while_it_is_connected(shelled):
+    assert shelled.compute.replica_statuses() == {}
+    first = shelled.replica("r1")
+    shelled.replica("r2")
+    keys = r1, r2 = ReplicaKey("c", "r1"), ReplicaKey("c", "r2")
+    assert shelled.compute.replica_statuses() == dict.fromkeys(keys, ReplicaStatus(True, 1_000))
+    shelled.now_ms = 2_000
+    first.say([ConnectionLost()])
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(False, 2_000)
+    shelled.now_ms = 3_000
+    shelled.compute.maintain()
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(True, 3_000)
+    # What the former connection says is not about the present one.
+    first.say([ConnectionLost()])
+    assert shelled.compute.replica_statuses()[r1] == ReplicaStatus(True, 3_000)
+    shelled.compute.drop_replica("c", "r1")
+    assert shelled.compute.replica_statuses() == {r2: ReplicaStatus(True, 1_000)}
+
+
+def test_the_file_of_a_peek_that_nobody_waits_for_is_discarded(shelled):
+    shelled.compute.create([("c", index("u50", [shelled.table], as_of=5))], {}, Timestamp(9))
+    link = shelled.replica()
+    stash = pr.Stash("file:///peeks", pr.PeekLimits(30, 90))
+    wanted = pr.Peek("", "u50", Timestamp(7), None, pr.PeekLimits(3, 9), stash)
+    peek = shelled.compute.peek("c", wanted, "r1")
+    (told,) = of_kind(link.told, pr.Peek)
+    assert told.stash == stash
+    files = [pr.PeekStashed(f"file:///peeks/{name}", 20, 80, 1, "{}") for name in "ab"]
+    link.say([pr.PeekAnswered(peek.peek_id, each) for each in files])
+    assert peek.answer.result(PATIENCE) == files[0]
+    assert shelled.discarded == ["file:///peeks/b"]
 
 
 def test_what_waits_for_its_input_is_scheduled_when_that_was_committed(shelled):
@@ -383,7 +418,7 @@ def test_a_replica_whose_connection_was_lost_is_connected_again(shelled):
     (target,) = shelled.views("u101")
     before = shelled.replica()
     log = shelled.compute._logs["c"][0]
-    asked = shelled.compute.peek("c", Wanted(log, Timestamp(0)), "r1").answer
+    asked = shelled.compute.peek("c", pr.Peek("", log, Timestamp(0)), "r1").answer
     assert len(of_kind(before.told, pr.Peek)) == 1
     before.say([ConnectionLost()])
     before.say([ConnectionLost(), computed("u101", 5, 7)])

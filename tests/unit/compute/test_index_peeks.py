@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+from contextlib import contextmanager
 
 import pytest
 from tests.support.waiting import PATIENCE
@@ -14,8 +15,10 @@ from slackwater.compute.controller.protocol import (
     PeekFailed,
     PeekLimits,
     PeekRows,
+    PeekStashed,
+    Stash,
 )
-from slackwater.compute.engine import Lookup
+from slackwater.compute.engine import Lookup, RowsFile, WholeIndex, WrittenRows
 from slackwater.compute.index_peeks import IndexPeeks, IndexState
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
@@ -26,10 +29,12 @@ LIMITS = PeekLimits(10, 100)
 
 
 class Engine:
-    """Has `rows` for every look-up, once `gate` is open."""
+    """Has `rows` for every look-up, once `gate` is open, or `file` for a whole index."""
 
     def __init__(self):
         self.rows = b"rows"
+        self.file = WrittenRows("file:///peeks/a", 20, 80, 5, "{}")
+        self.ended = []
         self.asked = queue.Queue()
         self.gate = threading.Event()
         self.gate.set()
@@ -41,13 +46,23 @@ class Engine:
             raise self.rows
         return self.rows
 
+    def take_all(self, wanted):
+        rows = self.look_up(wanted)
+        return rows if wanted.file is None else self.file
+
+    @contextmanager
+    def ended_by(self, interruption):
+        with interruption.on_cancel_or_deadline(lambda: self.ended.append(interruption)):
+            yield
+
 
 class Room:
     def __init__(self):
         self.engine = Engine()
         self.indexes = {INDEX: IndexState("program", Timestamp(8))}
         self.said = queue.Queue()
-        self.peeks = IndexPeeks(self.engine, self.hear, self.indexes.get, "r1")
+        self.discarded = queue.Queue()
+        self.peeks = IndexPeeks(self.engine, self.hear, self.discarded.put, self.indexes.get, "r1")
 
     def hear(self, responses):
         for each in responses:
@@ -55,6 +70,9 @@ class Room:
 
     def add(self, name, time):
         self.peeks.add(Peek(name, INDEX, Timestamp(time), b"keys", LIMITS))
+
+    def add_whole(self, name, stash):
+        self.peeks.add(Peek(name, INDEX, Timestamp(7), None, LIMITS, stash))
 
     def next(self):
         return self.said.get(timeout=PATIENCE)
@@ -134,3 +152,35 @@ def test_what_the_driver_has_not_got_or_refuses_is_a_failure(room):
     room.engine.rows = user_error("SLACKWATER_CANCELED")
     room.add("q", 7)
     assert isinstance(room.next().answer, PeekFailed)
+
+
+STASH = Stash("file:///peeks", PeekLimits(30, 300))
+
+
+def test_all_rows_are_taken_and_put_into_a_file_if_one_is_wanted(room):
+    whole = ("program", Timestamp(7), Timestamp(8), 10, 100)
+    room.add_whole("few", None)
+    assert room.next() == PeekAnswered("few", PeekRows(b"rows"))
+    assert room.engine.asked.get() == WholeIndex(*whole)
+    room.add_whole("many", STASH)
+    assert room.next() == PeekAnswered("many", PeekStashed("file:///peeks/a", 20, 80, 5, "{}"))
+    file = RowsFile("file:///peeks", 30, 300)
+    assert room.engine.asked.get() == WholeIndex(*whole, file)
+
+
+def test_the_file_of_a_peek_that_was_cancelled_is_discarded(room):
+    room.engine.gate.clear()
+    room.add_whole("p", STASH)
+    room.engine.asked.get(timeout=PATIENCE)
+    room.peeks.cancel("p")
+    assert len(room.engine.ended) == 1
+    room.engine.gate.set()
+    assert room.discarded.get(timeout=PATIENCE) == "file:///peeks/a"
+
+
+def test_an_answered_peek_that_is_cancelled_keeps_its_file(room):
+    room.add_whole("p", STASH)
+    room.next()
+    room.peeks.cancel("p")
+    assert room.engine.ended == []
+    assert room.discarded.empty()

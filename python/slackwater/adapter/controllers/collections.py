@@ -146,7 +146,9 @@ class Collections:
             _log.error("contents lost", object=self.state().item(global_id).full_name)
         items = self.state().topological()
         stored = [item for item in items if is_stored(item) and item.id not in self._lost]
-        self.storage.create([self._collection(item, self.state()) for item in stored], ())
+        ahead = running_ahead(items)
+        made = [self._collection(item, self.state(), item.id in ahead) for item in stored]
+        self.storage.create(made, ())
         for item in items:
             if item.kind is ItemKind.SINK and not self._lost_inputs(item):
                 self.create_export(item)
@@ -177,10 +179,11 @@ class Collections:
         `after` is the catalog with them.
         """
         stored = [item for item in items if is_stored(item)]
-        self.storage.create(
-            [self._collection(item, after) for item in stored],
-            [(item.id, self._retention(item)) for item in stored],
-        )
+        made = []
+        for item in stored:
+            runs_ahead = any(each.refresh is not None for each in after.below([item.id]))
+            made.append(self._collection(item, after, runs_ahead))
+        self.storage.create(made, [(item.id, self._retention(item)) for item in stored])
 
     def alter(self, before: CatalogItem, after: CatalogItem) -> None:
         """Follows a change of RETAIN HISTORY, of a sink's input, or of the cluster.
@@ -246,7 +249,7 @@ class Collections:
         self.storage.report([(item.id, begun)])
 
     def _collection(
-        self, item: CatalogItem, state: CatalogState
+        self, item: CatalogItem, state: CatalogState, runs_ahead: bool
     ) -> tuple[GlobalId, CollectionDescription, CollectionMetadata]:
         if item.shard_id is None:
             raise AssertionError(f"{item.id} is not stored")
@@ -258,10 +261,20 @@ class Collections:
             shares_tables_upper=found.shares_tables_upper,
             error_shards=() if item.errors_shard is None else (item.errors_shard,),
         )
-        below = state.below([item.id])
-        runs_ahead = any(each.refresh is not None for each in below)
         description = CollectionDescription(_data_source(item, state), runs_ahead=runs_ahead)
         return item.id, description, metadata
+
+
+def running_ahead(items: Iterable[CatalogItem]) -> set[GlobalId]:
+    """Those of the items that are, or depend on, views with a schedule.
+
+    What an item depends on comes before it.
+    """
+    ahead: set[GlobalId] = set()
+    for item in items:
+        if item.refresh is not None or not ahead.isdisjoint(item.depends_on):
+            ahead.add(item.id)
+    return ahead
 
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:

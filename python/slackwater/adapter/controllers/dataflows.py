@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -13,7 +13,12 @@ from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry
 from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlteredCluster
-from slackwater.adapter.controllers.collections import cluster_of, is_stored, retention
+from slackwater.adapter.controllers.collections import (
+    DEFAULT_RETAIN_MS,
+    cluster_of,
+    is_stored,
+    retention,
+)
 from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.descriptions import (
     DataflowDescription,
@@ -27,14 +32,16 @@ from slackwater.compute.controller.instance import Replica
 from slackwater.compute.controller.protocol import (
     DataflowStatus,
     Log,
+    Peek,
     PeekFailed,
     PeekRows,
     Problem,
 )
-from slackwater.compute.controller.shell import Compute, OpenPeek, Wanted
+from slackwater.compute.controller.shell import Compute, OpenPeek, ReplicaStatus
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.logs import records_of
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
+from slackwater.planner.parser.parameters import milliseconds
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -66,7 +73,7 @@ class OfReplica(Generic[Record]):
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Dataflows:
     """The dataflows of views and indexes. Thread-safe.
 
@@ -78,6 +85,27 @@ class Dataflows:
     state: Callable[[], CatalogState]
     now: Callable[[], Timestamp]
     held: Callable[[Iterable[CatalogItem]], AbstractContextManager[None]]
+    _retain_ms: int = DEFAULT_RETAIN_MS
+
+    def configure(self, parameters: Mapping[str, str]) -> None:
+        """Goes on with the history that indexes keep by default.
+
+        History that is gone does not come back.
+        """
+        retain_ms = milliseconds(parameters, "default_retain_history")
+        if retain_ms is None:
+            return
+        self._retain_ms = retain_ms
+
+        def there(core: ComputeController) -> set[GlobalId]:
+            return {state.id for each in core.instances for state in core.collections(each)}
+
+        known = self.compute.look(there)
+        for item in list(self.state().items.values()):
+            if item.id in known and _is_index(item) and item.retain_history_ms is None:
+                # One that is dropped meanwhile keeps nothing.
+                with suppress(ComputeError):
+                    self.retain(item)
 
     # As the catalog changes, whose lock is held
 
@@ -131,7 +159,8 @@ class Dataflows:
 
     def retain(self, index: CatalogItem) -> None:
         """Follows a change of what the index retains. History does not come back."""
-        self.compute.set_policy(cluster_of(index), index.id, retention(index))
+        policy = retention(index, self._retain_ms)
+        self.compute.set_policy(cluster_of(index), index.id, policy)
 
     def _create_all(
         self, dataflows: Sequence[DataflowDescription], items: Sequence[CatalogItem]
@@ -146,7 +175,7 @@ class Dataflows:
     ) -> list[ComputeError]:
         if not dataflows:
             return []
-        policies = {each.id: retention(each) for each in items if each.kind is ItemKind.INDEX}
+        policies = {each.id: retention(each, self._retain_ms) for each in items if _is_index(each)}
         placed = [(cluster_of(i), each) for i, each in zip(items, dataflows, strict=True)]
         refused = self.compute.create(placed, policies, self.now()).refused
         for global_id, error in refused.items():
@@ -225,7 +254,7 @@ class Dataflows:
 
         return self.compute.look(offer)
 
-    def peek(self, index: CatalogItem, wanted: Wanted, replica: str) -> OpenPeek:
+    def peek(self, index: CatalogItem, wanted: Peek, replica: str) -> OpenPeek:
         """Begins to read the index on the replica. Raises as `ComputeController.peek` does."""
         return self.compute.peek(cluster_of(index), wanted, replica)
 
@@ -262,6 +291,18 @@ class Dataflows:
             ]
 
         return self.compute.look(uppers)
+
+    def replica_statuses(self) -> dict[str, ReplicaStatus]:
+        """The status of each replica, by its id."""
+        return {key.replica: each for key, each in self.compute.replica_statuses().items()}
+
+    def open_peeks(self) -> list[Peek]:
+        """The peeks of indexes that have no answer yet."""
+
+        def peeks(core: ComputeController) -> list[Peek]:
+            return [peek for each in core.instances for peek in core.peeks(each)]
+
+        return [peek for peek in self.compute.look(peeks) if peek.id in self.state().items]
 
     def ticks(self) -> list[OfReplica[TickRecord]]:
         """The last ticks of each dataflow that each replica made, the earliest first."""
@@ -323,6 +364,10 @@ def index_query(on: CatalogItem, keys: Iterable[str]) -> str:
     return f"SELECT *, {', '.join(named)} FROM {relation}"
 
 
+def _is_index(item: CatalogItem) -> bool:
+    return item.kind is ItemKind.INDEX
+
+
 def settings_of(item: CatalogItem) -> Mapping[str, str] | None:
     """Spark's settings under which the view or index was defined."""
     match item.details:
@@ -365,15 +410,17 @@ def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
     """
     if item.refresh is not None:
         return ()
-    indexed = {
-        each.depends_on[0]
-        for each in state.items.values()
-        if each.kind is ItemKind.INDEX and cluster_of(each) == cluster_of(item)
-    }
-    if item.kind is ItemKind.INDEX:
-        indexed.add(item.depends_on[0])
+    cluster = cluster_of(item)
+    own = item.depends_on[0] if item.kind is ItemKind.INDEX else None
+
+    def is_indexed(view: GlobalId) -> bool:
+        return view == own or any(
+            _is_index(each) and each.depends_on[0] == view and cluster_of(each) == cluster
+            for each in state.dependents(view)
+        )
+
     below = (i for i in state.below(item.depends_on, is_stored) if i.kind is ItemKind.VIEW)
-    return tuple(sorted(each.id for each in below if each.id in indexed))
+    return tuple(sorted(each.id for each in below if is_indexed(each.id)))
 
 
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:

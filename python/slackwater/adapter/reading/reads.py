@@ -21,6 +21,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import Bind, BindAnswer
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.older_plans import refuse_older_plan
+from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.selection import (
     AtTimestamp,
@@ -123,6 +124,7 @@ class Reads:
         *,
         system: SystemRows,
         indexes: OpenIndexes,
+        stashed: StashedRows,
     ) -> None:
         self._relations = relations
         self._storage = relations.storage
@@ -132,6 +134,7 @@ class Reads:
         self._health = health
         self._system = system
         self._indexes = indexes
+        self._stashed = stashed
         self._lease = lease
         self._lock = threading.Lock()
         self._open: dict[str, OpenHold] = {}
@@ -230,6 +233,7 @@ class Reads:
             self._storage.release(hold)
         if opened.locked:
             self._committer.release(token)
+        self._stashed.end(token)
         opened.session.holds.discard(token)
 
     def renew(self, token: str) -> None:
@@ -392,6 +396,7 @@ class Reads:
             ids = self._relations.tables_below([*(item.id for item in items), *write_targets])
             self._committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, bool(write_targets))
+        self._stashed.begin(token)
         with self._lock:
             self._open[token] = opened
         session.holds.add(token)

@@ -16,6 +16,9 @@ from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import SourceStatus
 
+_PROCESS = 0
+"""A replica is one process, the first."""
+
 _NOT_COUNTED = 5
 """Columns of mz_source_statistics of records and bytes that are indexed, and of snapshots."""
 
@@ -35,6 +38,23 @@ def hydration_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def replica_frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, replica, upper in snapshot.replica_uppers:
         yield object_id, replica, upper.as_nullable()
+
+
+def replica_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for replica, each in sorted(snapshot.replica_statuses.items()):
+        status, reason = ("online", None) if each.is_online else ("offline", "connection lost")
+        yield replica, _PROCESS, status, reason, moment(each.changed_ms)
+
+
+def replica_metrics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for replica in sorted(snapshot.replica_statuses):
+        sizes = (s.record.size_bytes for s in snapshot.arrangements if s.replica == replica)
+        yield replica, _PROCESS, sum(sizes)
+
+
+def active_peeks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for peek in snapshot.peeks:
+        yield peek.peek_id, peek.id, "index", peek.time
 
 
 def hydration_progress(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

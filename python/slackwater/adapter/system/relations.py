@@ -340,6 +340,24 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "materialized_view_id! last_completed_refresh:time next_refresh:time",
         objects.refreshes,
     ),
+    (
+        "mz_internal",
+        "mz_cluster_replica_statuses",
+        "replica_id! process_id:long! status! reason updated_at:time!",
+        activity.replica_statuses,
+    ),
+    (
+        "mz_internal",
+        "mz_cluster_replica_metrics",
+        "replica_id! process_id:long! memory_bytes:long!",
+        activity.replica_metrics,
+    ),
+    (
+        "mz_internal",
+        "mz_active_peeks",
+        "id! object_id! type! time:long!",
+        activity.active_peeks,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -10,6 +10,8 @@ from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
+from slackwater.compute.controller.protocol import Peek
+from slackwater.compute.controller.shell import ReplicaStatus
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
 from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
@@ -66,6 +68,9 @@ class SystemSnapshot:
     hydrated: Mapping[GlobalId, Mapping[str, bool]] = field(default_factory=dict)
     """Whether each replica has the contents of a view or index, by the replica's id."""
     replica_uppers: tuple[tuple[GlobalId, str, Frontier], ...] = ()
+    replica_statuses: Mapping[str, ReplicaStatus] = field(default_factory=dict)
+    """By the replicas' ids."""
+    peeks: tuple[Peek, ...] = ()
     running_on: Mapping[GlobalId, str] = field(default_factory=dict)
     """The replicas that run sources, by the sources' ids."""
     statuses: Mapping[GlobalId, StatusChange] = field(default_factory=dict)

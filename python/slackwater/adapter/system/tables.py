@@ -30,6 +30,8 @@ from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
 
 _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
+_WITH_REPLICAS = frozenset({"mz_cluster_replica_statuses", "mz_cluster_replica_metrics"})
+_WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes", "mz_cluster_replica_metrics"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -92,6 +94,8 @@ class SystemTables:
             replica_uppers=tuple(dataflows.replica_uppers())
             if "mz_cluster_replica_frontiers" in names
             else (),
+            replica_statuses=dataflows.replica_statuses() if names & _WITH_REPLICAS else {},
+            peeks=tuple(dataflows.open_peeks()) if "mz_active_peeks" in names else (),
             running_on=self._relations.storage.running_on()
             if "mz_source_statistics" in names
             else {},
@@ -113,7 +117,7 @@ class SystemTables:
             hydration_progress=tuple(dataflows.hydration_progress())
             if "mz_hydration_progress" in names
             else (),
-            arrangements=tuple(dataflows.arrangements()) if "mz_arrangement_sizes" in names else (),
+            arrangements=tuple(dataflows.arrangements()) if names & _WITH_ARRANGEMENTS else (),
             webhooks=webhooks.urls(),
             partitions=tuple(self._changefeeds.partitions())
             if "mz_changefeed_partitions" in names

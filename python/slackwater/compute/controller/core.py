@@ -36,6 +36,7 @@ from slackwater.compute.controller.descriptions import DataflowDescription, Expo
 from slackwater.compute.controller.effects import (
     AnswerCopyTo,
     AnswerPeek,
+    DiscardStash,
     Effect,
     RenewLease,
     ReportStatus,
@@ -68,6 +69,7 @@ from slackwater.compute.controller.protocol import (
     PeekAnswered,
     PeekCanceled,
     PeekFailed,
+    PeekStashed,
     ReplicaFailed,
     Response,
     SubscribeBatch,
@@ -403,6 +405,10 @@ class ComputeController:
             if global_id in replica.collections
         }
 
+    def peeks(self, instance_id: str) -> list[Peek]:
+        """The peeks of the instance that have no answer yet, the oldest first."""
+        return [pending.peek for pending in self._peeks.of_instance(instance_id)]
+
     def statuses(self, instance_id: str, global_id: GlobalId) -> Mapping[str, DataflowStatus]:
         """The last status of the collection on each replica that told one."""
         self.collection(instance_id, global_id)
@@ -586,6 +592,8 @@ class ComputeController:
                 # Whatever comes over an older connection is about a replica that is no more.
                 if replica is not None and replica.nonce == nonce and not replica.has_failed:
                     self._heard(replica, response)
+                elif isinstance(response.response, PeekAnswered):
+                    self._unwanted(response.response.answer)
             case ReplicaFailed(key, nonce):
                 self._placement.has_failed(key, nonce)
             case OutputCommitted(ticket):
@@ -660,13 +668,20 @@ class ComputeController:
 
     def _peek_answered(self, replica: Replica, peek_id: str, answer: PeekAnswer) -> None:
         pending = self._peeks.get(peek_id)
-        if pending is None or pending.instance != replica.key.instance:
-            return
-        if pending.target_replica not in (None, replica.key.replica):
+        if (
+            pending is None
+            or pending.instance != replica.key.instance
+            or pending.target_replica not in (None, replica.key.replica)
+        ):
+            self._unwanted(answer)
             return
         if isinstance(answer, PeekCanceled):
             self._violation(replica, f"nobody has cancelled the peek {peek_id}")
         self._finish(peek_id, answer)
+
+    def _unwanted(self, answer: PeekAnswer) -> None:
+        if isinstance(answer, PeekStashed):
+            self._effects.append(DiscardStash(answer.uri))
 
     def _subscribed(self, replica: Replica, batch: SubscribeBatch) -> None:
         hosted = replica.collections.get(batch.id)

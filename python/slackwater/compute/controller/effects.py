@@ -75,6 +75,13 @@ class AnswerPeek:
 
 
 @dataclass(frozen=True, slots=True)
+class DiscardStash:
+    """The file of an answer to a peek that nobody waits for is to be deleted."""
+
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeliverSubscribe:
     """The client gets all updates with times in ``[lower, upper)``, or an error and no more."""
 
@@ -132,6 +139,7 @@ Effect = (
     | SendToReplica
     | CommitOutput
     | AnswerPeek
+    | DiscardStash
     | DeliverSubscribe
     | AnswerCopyTo
     | ReportUpper

@@ -89,12 +89,23 @@ UNLIMITED = PeekLimits((1 << 31) - 1, (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
+class Stash:
+    """A directory of the environment, as a URI, for the file of a peek's rows.
+
+    The file has at most what `limits` allow, whose bytes are those of rows in memory.
+    """
+
+    directory: str
+    limits: PeekLimits
+
+
+@dataclass(frozen=True, slots=True)
 class Peek:
     """Reads the index `id` at `time`, once it is complete there; answered once.
 
     A log is complete at all times, and has what it has when the command comes. `keys`: an Arrow IPC
     stream with a row for each key whose rows are wanted; None: all rows. A peek that finds more
-    than its `limits` allow fails.
+    than its `limits` allow fails; one of all rows puts them into its `stash` if it has one.
     """
 
     peek_id: str
@@ -102,6 +113,7 @@ class Peek:
     time: Timestamp
     keys: bytes | None = None
     limits: PeekLimits = UNLIMITED
+    stash: Stash | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +208,18 @@ class PeekRows:
 
 @dataclass(frozen=True, slots=True)
 class PeekStashed:
-    """The rows of a peek are too many to be sent: they are in files that `location` names."""
+    """The rows of a peek are too many to be sent: they are in a Parquet file, which has a URI.
 
-    location: str
+    It has each row as often as it is there, with the columns of `schema` (Spark's JSON). From now
+    on the file is the controller's, which deletes it; also when nobody waits for the answer any
+    more.
+    """
+
+    uri: str
+    rows: int
+    size_bytes: int
+    modified_ms: int
+    schema: str
 
 
 @dataclass(frozen=True, slots=True)

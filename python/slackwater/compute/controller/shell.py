@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock, get_ident
 from typing import Protocol, TypeVar
@@ -25,7 +25,6 @@ from slackwater.compute.controller.core import ComputeController, Restored
 from slackwater.compute.controller.descriptions import DataflowDescription
 from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.protocol import (
-    UNLIMITED,
     Command,
     DataflowStatus,
     FromReplica,
@@ -35,7 +34,6 @@ from slackwater.compute.controller.protocol import (
     OutputRefused,
     Peek,
     PeekAnswer,
-    PeekLimits,
     PeekRows,
     ReplicaFailed,
     ReplicaResponse,
@@ -146,7 +144,7 @@ class Seams:
 
     `connect` opens the connection to the replica at a location; the replica gives what it has to
     say to the function, and so it is told that the connection was lost. `clock_ms` never goes back;
-    it dates the leases.
+    it dates the leases. `discard` deletes a file of rows that nobody reads, and does not raise.
     """
 
     storage: StorageLock
@@ -154,16 +152,7 @@ class Seams:
     connect: Callable[[ReplicaKey, str, Respond], ReplicaLink]
     listeners: Listeners
     clock_ms: Callable[[], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The contents of a peek: the rows of an index at a time, as `Peek` has them."""
-
-    id: GlobalId
-    time: Timestamp
-    keys: bytes | None = None
-    limits: PeekLimits = UNLIMITED
+    discard: Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +161,14 @@ class OpenPeek:
 
     peek_id: str
     answer: Future[PeekAnswer]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """Whether a replica is connected, and since when that is so, by the shell's clock."""
+
+    is_online: bool
+    changed_ms: int
 
 
 class Compute:
@@ -187,6 +184,7 @@ class Compute:
         """The responses of replicas while they took a command."""
         self._links: dict[ReplicaKey, tuple[int, ReplicaLink]] = {}
         self._leases_ms: dict[ReplicaKey, int] = {}
+        self._statuses: dict[ReplicaKey, ReplicaStatus] = {}
         self._peeks: dict[str, Future[PeekAnswer]] = {}
         self._peek_count = 0
         self._logs: dict[str, tuple[GlobalId, ...]] = {}
@@ -295,6 +293,10 @@ class Compute:
         """Names of files that were got before this time are used by no replica; None: by none."""
         return min(list(self._leases_ms.values()), default=None)
 
+    def replica_statuses(self) -> dict[ReplicaKey, ReplicaStatus]:
+        """The status of each replica that was added and not dropped."""
+        return dict(self._statuses)
+
     def log(self, log: Log) -> list[tuple[ReplicaKey, PeekAnswer]]:
         """The rows of the log on each replica of each instance.
 
@@ -307,7 +309,7 @@ class Compute:
                 continue
             asked = logs[list(Log).index(log)]
             try:
-                peek = self.peek(key.instance, Wanted(asked, Timestamp(0)), key.replica)
+                peek = self.peek(key.instance, Peek("", asked, Timestamp(0)), key.replica)
                 answer = peek.answer.result()
             except ComputeError:
                 continue
@@ -315,15 +317,14 @@ class Compute:
                 answers.append((key, answer))
         return answers
 
-    def peek(self, instance_id: str, wanted: Wanted, replica: str | None = None) -> OpenPeek:
-        """Begins a peek. Raises as `ComputeController.peek` does."""
+    def peek(self, instance_id: str, wanted: Peek, replica: str | None = None) -> OpenPeek:
+        """Begins a peek, under an id of its own. Raises as `ComputeController.peek` does."""
         answer: Future[PeekAnswer] = Future()
 
         def ask(core: ComputeController) -> str:
             self._peek_count += 1
             peek_id = str(self._peek_count)
-            asked = Peek(peek_id, wanted.id, wanted.time, wanted.keys, wanted.limits)
-            core.peek(instance_id, asked, replica)
+            core.peek(instance_id, replace(wanted, peek_id=peek_id), replica)
             self._peeks[peek_id] = answer
             return peek_id
 
@@ -350,9 +351,19 @@ class Compute:
             for each in responses
         ]
         if self._carrier == get_ident():
+            self._note_losses(said)
             self._said += said
         else:
             self._answer(said, ())
+
+    def _note_losses(self, responses: Iterable[Response]) -> None:
+        """Called with the lock of the order."""
+        for each in responses:
+            if isinstance(each, ReplicaFailed):
+                connected, _ = self._links.get(each.replica, (None, None))
+                if connected == each.nonce:
+                    lost = ReplicaStatus(False, self._seams.clock_ms())
+                    self._statuses[each.replica] = lost
 
     def _do(self, action: Callable[[ComputeController], T]) -> T:
         with self._order:
@@ -372,6 +383,7 @@ class Compute:
                 self._core.respond(each)
 
         with self._order:
+            self._note_losses(responses)
             _, commits = self._run(answer)
         self._commit(commits)
 
@@ -417,12 +429,15 @@ class Compute:
                         self._leases_ms[key] = max(self._leases_ms[key], renewed_ms)
                 case ef.AnswerPeek(peek_id, answer):
                     self._peeks.pop(peek_id).set_result(answer)
+                case ef.DiscardStash(uri):
+                    self._seams.discard(uri)
                 case ef.ConnectReplica(key, location, nonce):
-                    self._leases_ms[key] = self._seams.clock_ms()
+                    now_ms = self._leases_ms[key] = self._seams.clock_ms()
+                    self._statuses[key] = ReplicaStatus(True, now_ms)
                     self._links[key] = (nonce, self._connected(key, location, nonce))
                 case ef.DisconnectReplica(key):
                     _, link = self._links.pop(key)
-                    del self._leases_ms[key]
+                    del self._leases_ms[key], self._statuses[key]
                     link.drop()
                 case ef.ReportViolation(key, message):
                     _log.warning("violation", replica=f"{key.instance}.{key.replica}", what=message)

@@ -400,6 +400,16 @@ final class Bridge private[bridge] (opened: Opened) {
       written(analyzed(text, catalog, namespace)._1, directory)
     }
 
+  /** All rows of an index, as `IndexRows` has them: an Arrow IPC stream, or what describes a file, as
+    * text; null: it has not got them, or they are too many.
+    */
+  def takeAll(program: String, wantedJson: String, group: String): Any =
+    calls.within(own.sparkContext, group) {
+      val wanted = Json.mapper.readTree(wantedJson)
+      val (asOf, below) = (wanted.get("as_of").asLong, wanted.get("below").asLong)
+      IndexRows.wanted(wanted).of(own, program, asOf, below).map(_.merge).orNull
+    }
+
   private def written(rows: Dataset[_], directory: String): String = {
     val session = rows.sparkSession
     val files = reading(session, rows.queryExecution) {

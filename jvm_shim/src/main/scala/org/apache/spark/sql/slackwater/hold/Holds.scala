@@ -37,6 +37,9 @@ private[slackwater] final class Hold(
   /** A write took the hold with it. */
   def consumed(): Unit = ended.once(())
 
+  /** Whether nothing is read under it any more. */
+  def isOver: Boolean = ended.isOver
+
   /** What is done when nothing refers to the hold any more. It must not reach the hold. */
   private[hold] def whenCollected: Runnable = {
     val (to, in, named, once) = (coordinator, session, name, ended)
@@ -49,6 +52,7 @@ private final class HoldEnd {
   private val ended = new AtomicBoolean
 
   def once(body: => Unit): Unit = if (ended.compareAndSet(false, true)) body
+  def isOver: Boolean = ended.get
 }
 
 private[slackwater] object Hold {

@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeRow}
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, KeyedSink, Sink}
-import org.apache.spark.sql.slackwater.scan.{IndexKeys, IndexReader, LocalIndex, WantedRows}
+import org.apache.spark.sql.slackwater.scan.{IndexKeys, IndexReader, KeyedUpdates, LocalIndex}
 import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.{DataType, StructType}
 
@@ -46,7 +46,7 @@ private[slackwater] object QueryIndex {
       override def upper: Long = found.upper
       override def updates: Long = found.rows
 
-      override def all(below: Long)(sink: WantedRows): Unit = {
+      override def all(below: Long)(sink: KeyedUpdates): Unit = {
         var last: UnsafeRow = null
         found.scan(
           below,

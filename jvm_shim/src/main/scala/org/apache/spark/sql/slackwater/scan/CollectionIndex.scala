@@ -2,6 +2,8 @@ package org.apache.spark.sql.slackwater.scan
 
 import java.util.concurrent.ConcurrentHashMap
 
+import com.fasterxml.jackson.databind.JsonNode
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Expression, UnsafeRow}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -31,17 +33,27 @@ private[slackwater] trait CollectionIndex {
   /** The same of all keys, at least of the rows that are `wanted`, an expression over `columns` by
     * their places.
     */
-  def all(asOf: Long, offered: Long, most: Int, wanted: Finishing): Option[FoundRows]
+  def all(asOf: Long, offered: Long, most: Int, wanted: Finishing): Option[Found]
 }
 
-/** What an index has of some keys.
-  *
-  * @param upper
-  *   it is complete before this time (ms), and nothing is here of later ones
-  * @param rows
+/** What an index has, and before which time (ms) it is complete; nothing is here of later times. */
+private[slackwater] sealed trait Found {
+  def upper: Long
+}
+
+/** @param rows
   *   each with how often it is there, then or as of the time that was asked for
   */
 private[slackwater] final case class FoundRows(upper: Long, rows: Seq[(UnsafeRow, Long)])
+    extends Found
+
+/** Too many rows for an answer.
+  *
+  * @param files
+  *   a relation of the protocol whose files have each row as often as it is there, under the names
+  *   that columns have in files
+  */
+private[slackwater] final case class FoundFile(upper: Long, files: JsonNode) extends Found
 
 /** An index in the memory of this driver. */
 private[slackwater] trait LocalIndex extends CollectionIndex {
@@ -67,31 +79,34 @@ private[slackwater] trait LocalIndex extends CollectionIndex {
     }
   }
 
-  /** The rows with the keys, or of all keys, that the updates before `below` (ms) make, while the
-    * contents at `asOf` are kept; None also where these times are not there any more.
+  /** The rows with the keys that the updates before `below` (ms) make, while the contents at `asOf`
+    * are kept; None also where these times are not there any more.
     */
   def before(
-      wanted: Option[Seq[InternalRow]],
+      wanted: Seq[InternalRow],
       asOf: Long,
       below: Long,
       most: Int
   ): Option[Seq[UnsafeRow]] = {
     val keyOf = IndexKeys.ofValues(this)
-    val keys = wanted.map(_.map(row => keyOf(row).copy()).distinct)
+    val keys = wanted.map(row => keyOf(row).copy()).distinct
     reading(asOf) { reader =>
-      val until = math.min(reader.upper, below)
       RowSums.within(most) { sums =>
-        keys match {
-          case Some(some) => some.foreach(reader.lookup(_, until)(sums.add))
-          case None       =>
-            wantedOf(reader, until, most, Finishing.everything).foreach { case (row, count) =>
-              sums.add(row, count)
-            }
-        }
+        keys.foreach(reader.lookup(_, math.min(reader.upper, below))(sums.add))
         sums.rows
       }
     }.flatten
   }
+
+  /** Gives all updates before `below` (ms) to `sink`, while the contents at `asOf` are kept; false:
+    * these times are not there any more, or it has more than `most` updates of all times.
+    */
+  def allBefore(asOf: Long, below: Long, most: Long)(sink: KeyedUpdates): Boolean =
+    reading(asOf) { reader =>
+      val few = reader.updates <= most
+      if (few) reader.all(math.min(reader.upper, below))(sink)
+      few
+    }.contains(true)
 
   override def all(
       asOf: Long,
@@ -140,7 +155,17 @@ private[slackwater] trait IndexReader {
   def updates: Long
 
   /** Gives the updates of all keys to `sink`, key by key. */
-  def all(below: Long)(sink: WantedRows): Unit
+  def all(below: Long)(sink: KeyedUpdates): Unit
+}
+
+/** Takes updates key by key. */
+private[slackwater] trait KeyedUpdates {
+
+  /** `row` is valid during the call. */
+  def add(row: UnsafeRow, diff: Long): Unit
+
+  /** All updates of a key were there. */
+  def endKey(): Unit
 }
 
 /** The indexes that this driver keeps, by the programs that maintain them. */

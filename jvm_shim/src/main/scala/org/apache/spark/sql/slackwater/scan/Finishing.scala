@@ -86,7 +86,7 @@ private[slackwater] object Finishing {
   * Ends the scan by [[RowSums.TooMany]] where there are more than `most`, or too many bytes of them,
   * and by [[WantedRows.Enough]] where no other row can be among those that are wanted.
   */
-private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
+private[slackwater] final class WantedRows(wanted: Finishing, most: Int) extends KeyedUpdates {
   private val holds = wanted.conditions.reduceOption(And(_, _)).map(Predicate.createInterpreted)
   private val ordering = new InterpretedOrdering(wanted.order)
   private val ofKey = mutable.LinkedHashMap.empty[UnsafeRow, Long]
@@ -99,14 +99,13 @@ private[slackwater] final class WantedRows(wanted: Finishing, most: Int) {
   private var count = 0L
   private var bytes = 0L
 
-  def add(row: UnsafeRow, diff: Long): Unit =
+  override def add(row: UnsafeRow, diff: Long): Unit =
     if (holds.forall(_.eval(row))) ofKey.get(row) match {
       case Some(sum) => ofKey.update(row, sum + diff)
       case None      => ofKey.update(row.copy(), diff)
     }
 
-  /** All updates of a key were there. */
-  def endKey(): Unit = if (ofKey.nonEmpty) {
+  override def endKey(): Unit = if (ofKey.nonEmpty) {
     ofKey.foreach { case (row, sum) => if (sum != 0) keep(row, sum) }
     ofKey.clear()
   }

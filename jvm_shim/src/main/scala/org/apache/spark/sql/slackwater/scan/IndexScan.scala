@@ -4,6 +4,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.scan.datasources.Files
 import org.apache.spark.sql.slackwater.scan.logical.{
@@ -65,7 +66,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   /** The rows of a view that are wanted, and perhaps others; None: no index has them, or they are too
     * many.
     */
-  def all(session: SparkSession, view: IndexedView, wanted: Finishing): Option[InlineRows] =
+  def all(session: SparkSession, view: IndexedView, wanted: Finishing): Option[LogicalPlan] =
     anywhere(session, view)
       .flatMap { case (index, offer) =>
         for {
@@ -74,7 +75,13 @@ private[slackwater] object IndexScan extends PredicateHelper {
           found <- attempt(
             index.all(view.asOf, offer.upper, mostOfView, wanted.over(places))
           ) if found.upper > view.asOf
-        } yield inline(index, view, output, repeated(found))
+        } yield found match {
+          case rows: FoundRows     => inline(index, view, output, repeated(rows))
+          case FoundFile(_, files) =>
+            val columns = Stored.columns(index.columns)
+            val parts = BoundParts(files, columns, view.hold)
+            PartScan.plain(session, label(index, view), view.named.map(_._2), parts)
+        }
       }
       .nextOption()
 
@@ -90,9 +97,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
       rows: Seq[UnsafeRow]
   ): InlineRows = {
     val project = projection(output)
-    val label = s"${scan.label} by index ${index.name}"
-    InlineRows(label, scan.named.map(_._2), rows.map(row => project(row).copy()))
+    InlineRows(label(index, scan), scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
+
+  private def label(index: CollectionIndex, scan: Indexed): String =
+    s"${scan.label} by index ${index.name}"
 
   /** Where the columns of the relation are in the index's rows; None: it lacks one. */
   private[scan] def columnsOf(index: CollectionIndex, scan: Indexed): Option[Seq[Expression]] = {

@@ -5,13 +5,15 @@ import java.util.Base64
 import scala.util.Try
 import scala.util.control.NonFatal
 
+import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.process.SparkSessions
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, Wire}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.logical.{IndexOffer, Indexed}
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
@@ -24,7 +26,8 @@ private[scan] final class LeaderIndex(
     leader: Coordinator,
     offer: IndexOffer,
     override val columns: StructType,
-    override val keys: Seq[Expression]
+    override val keys: Seq[Expression],
+    hold: Option[Hold]
 ) extends CollectionIndex {
   override def name: String = offer.name
   override def keyTypes: Seq[DataType] = keys.map(_.dataType)
@@ -41,7 +44,7 @@ private[scan] final class LeaderIndex(
     if (keys.isEmpty) Some(FoundRows(offered, Nil))
     else {
       val rows = Wire.encode(keys.iterator, LeaderIndex.schemaOf(keyTypes))
-      peeked(asOf, most)(_.put("keys", Wire.base64(rows)))
+      peeked(asOf, most)(_.put("keys", Wire.base64(rows)))(rowsOf(_, columns))
     }
   }
 
@@ -50,20 +53,44 @@ private[scan] final class LeaderIndex(
       offered: Long,
       most: Int,
       wanted: Finishing
-  ): Option[FoundRows] = peeked(asOf, most)(_.putNull("keys"))
+  ): Option[Found] = peeked(asOf, most) { body =>
+    // Where nothing is read under the hold, what is planned here is planned once more to be read.
+    hold.filterNot(_.isOver).foreach(each => body.put("hold", each.name))
+    body.putNull("keys")
+  }(answer => rowsOf(answer, stored).orElse(fileOf(answer)))
 
-  private def peeked(asOf: Long, most: Int)(
+  private def peeked[A <: Found](asOf: Long, most: Int)(
       keys: ObjectNode => ObjectNode
-  ): Option[FoundRows] = {
+  )(found: JsonNode => Option[A]): Option[A] = {
     val body = SparkSessions.request(session).put("index", offer.id).put("as_of", asOf)
     keys(body).put("rows", most).put("bytes", LeaderIndex.mostBytes)
-    try {
-      val answer = leader.call("/v1/peek", body)
-      for {
-        rows <- Option(answer.get("rows")).filterNot(_.isNull)
-        found <- Wire.decodeIfWhole(Base64.getDecoder.decode(rows.asText), columns)
-      } yield FoundRows(answer.get("upper").asLong, found.map(_ -> 1L))
-    } catch { case NonFatal(_) => None }
+    try found(leader.call("/v1/peek", body))
+    catch { case NonFatal(_) => None }
+  }
+
+  /** The columns under the names that they have in files. */
+  private def stored: StructType = Stored.columns(columns)
+
+  private def rowsOf(answer: JsonNode, named: StructType): Option[FoundRows] =
+    for {
+      rows <- Option(answer.get("rows")).filterNot(_.isNull)
+      found <- Wire.decodeIfWhole(Base64.getDecoder.decode(rows.asText), named)
+    } yield FoundRows(answer.get("upper").asLong, found.map(_ -> 1L))
+
+  private def fileOf(answer: JsonNode): Option[FoundFile] =
+    Option(answer.get("file")).filterNot(_.isNull).filter(isWhole).map { file =>
+      val files = Json.obj()
+      files.putArray("files").add(file)
+      FoundFile(answer.get("upper").asLong, files)
+    }
+
+  /** Whether the file has the columns as they are known here. */
+  private def isWhole(file: JsonNode): Boolean = {
+    val written = DataType.fromJson(file.get("schema").asText).asInstanceOf[StructType]
+    val byName = written.map(field => field.name -> field.dataType).toMap
+    stored.forall { field =>
+      byName.get(field.name).exists(DataType.equalsStructurally(_, field.dataType, true))
+    }
   }
 }
 
@@ -90,7 +117,8 @@ private[slackwater] object LeaderIndex {
         leader,
         offer,
         StructType(scan.named.map { case (name, a) => StructField(name, a.dataType) }),
-        keys.map(name => byName(name).withName(name))
+        keys.map(name => byName(name).withName(name)),
+        scan.stashing
       )
     }
   }
@@ -98,9 +126,8 @@ private[slackwater] object LeaderIndex {
   private def schemaOf(keys: Seq[DataType]): StructType =
     StructType(keys.zipWithIndex.map { case (kind, i) => StructField(s"key$i", kind) })
 
-  /** What a leader answers: the rows of the keys that are in the Arrow IPC stream, or of all keys
-    * where that is null, as such a stream; null where the index has not got them, or they are too
-    * many.
+  /** What a leader answers: the rows of the keys that are in the Arrow IPC stream, as such a stream;
+    * null where the index has not got them, or they are too many.
     */
   def answer(
       program: String,
@@ -112,7 +139,7 @@ private[slackwater] object LeaderIndex {
   ): Array[Byte] = {
     val found = for {
       index <- CollectionIndexes.find(program)
-      wanted = Option(keys).map(some => Wire.decode(Iterator(some), schemaOf(index.keyTypes)))
+      wanted = Wire.decode(Iterator(keys), schemaOf(index.keyTypes))
       // It may have forgotten what was before the time at which it was complete.
       rows <- Try(index.before(wanted, asOf, below, mostRows)).toOption.flatten
       if rows.map(_.getSizeInBytes.toLong).sum <= mostBytes

@@ -44,6 +44,15 @@ private[slackwater] object PartScan {
     }
   }
 
+  /** The rows of files that have each row as often as it is there, under the attributes of `output`. */
+  def plain(
+      session: SparkSession,
+      label: String,
+      output: Seq[AttributeReference],
+      parts: BoundParts
+  ): LogicalPlan =
+    project(union(new Sources(session, label, parts).rows(Files.of(parts.json))), output)
+
   /** The columns of `schema` that `output` is made of.
     *
     * Diffs add up, so updates that are first cut to some columns and then consolidated are the same

@@ -208,7 +208,8 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
         times.head,
         view.output.map(_.name),
         indexes,
-        wanted.coordinator
+        wanted.coordinator,
+        bound.hold
       )
   }
 

@@ -66,4 +66,5 @@ private[slackwater] final case class BoundScan(
   override def stored: Option[BoundParts] = Some(parts)
   override def unindexed: LogicalPlan = copy(parts = parts.unindexed)
   override def leader: Option[Coordinator] = parts.hold.map(_.coordinator)
+  override def stashing: Option[Hold] = None
 }

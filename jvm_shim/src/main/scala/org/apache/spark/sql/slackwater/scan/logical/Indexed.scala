@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
 /** The rows of a relation at one time, which an index may have. */
@@ -48,6 +49,11 @@ private[slackwater] trait Indexed {
 
   /** Who offers them. */
   def leader: Option[Coordinator]
+
+  /** The hold under which an index may put all rows into a file; None: to read them without it costs
+    * no more.
+    */
+  def stashing: Option[Hold]
 }
 
 /** An index, as the coordinator offers it.

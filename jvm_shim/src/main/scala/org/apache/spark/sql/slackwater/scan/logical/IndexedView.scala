@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
 /** A plain view that has an index: the rows of its query, bound to one time.
@@ -23,7 +24,8 @@ private[slackwater] final case class IndexedView(
     asOf: Long,
     columns: Seq[String],
     indexes: JsonNode,
-    leader: Option[Coordinator]
+    leader: Option[Coordinator],
+    hold: Option[Hold]
 ) extends UnaryNode
     with Indexed {
   override def output: Seq[Attribute] = child.output
@@ -38,6 +40,15 @@ private[slackwater] final case class IndexedView(
   override def offers: Iterator[IndexOffer] =
     if (named.size == output.size) super.offers else Iterator.empty
   override def stored: Option[BoundParts] = None
+
+  /** A query that takes row by row is done where the parts are read, which is as quick. */
+  override def stashing: Option[Hold] = hold.filter(_ =>
+    whole.exists {
+      case _: Project | _: Filter | _: Union | _: SubqueryAlias | _: View | _: LeafNode => false
+      case _: IndexedView                                                               => false
+      case _                                                                            => true
+    }
+  )
   override def unindexed: LogicalPlan = {
     val columns = output.zip(whole.output).map { case (now, before) =>
       if (now.exprId == before.exprId) before

@@ -1,0 +1,110 @@
+"""Whole views that are read from the leader's index, by a file of rows where they are many."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.applications.application import Application, SqlError
+from tests.support.applications.fixtures import Workplace
+from tests.support.applications.indexed import KINDS, hydrated
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+RETAINED = "WITH (RETAIN HISTORY FOR '1 day')"
+LONGEST = max(len(values) for _, values in KINDS.values())
+
+
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory):
+    """A place in the leading application, one that has joined, and the folder of files."""
+    folder = tmp_path_factory.mktemp("peeks")
+    location = folder / "environment"
+    with Application(location) as first, Application(location) as second:
+        place = Workplace(first, "place", folder)
+        second.sql("USE slackwater.place")
+        yield place, second, location / "peeks"
+
+
+def files(folder):
+    return [path for path in folder.rglob("*.parquet") if not path.name.startswith(".")]
+
+
+def explained(application, text):
+    return str(application.rows(f"EXPLAIN EXTENDED {text}"))
+
+
+def test_a_file_has_the_rows_of_the_query(applications):
+    """Of every type, NULL, equal rows, names that files do not take, and at every time."""
+    place, joined, folder = applications
+    columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
+    rows = ", ".join(
+        f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"
+        for n in range(LONGEST)
+    )
+    place.sql(f"CREATE TABLE t ({columns}, v INT) {RETAINED}")
+    place.sql(f"CREATE TABLE many (n INT, text STRING) {RETAINED}")
+    place.sql("INSERT INTO many SELECT id, repeat('x', 2000) FROM range(1200)")
+    place.sql(f"INSERT INTO t VALUES {rows}")
+    named = ", ".join(f"k_{kind}" for kind in KINDS)
+    query = f"SELECT {named}, v AS __time, n % 600 AS n, text FROM t JOIN many ON n % 2 = v % 2"
+    place.sql(f"CREATE VIEW w AS {query}")
+    place.sql(f"CREATE INDEX i ON w (n) {RETAINED}")
+    hydrated(place, "i")
+    times = [place.value("SELECT mz_now()")]
+    place.sql("UPDATE t SET v = v + 2 WHERE v % 2 = 0")
+    times.append(place.value("SELECT mz_now()"))
+    hashed = f"pmod(xxhash64({named}, __time, n, text), 1000003)"
+    summed = f"SELECT count(*), count(DISTINCT n), sum({hashed})"
+    for at in (*(f" AS OF {each}" for each in times), ""):
+        found = joined.rows(f"{summed} FROM w{at}")
+        assert found == place.rows(f"{summed} FROM ({query}){at}"), at
+        assert found[0][0] == 600 * LONGEST
+    assert "by index slackwater.place.i" in explained(joined, "SELECT * FROM w")
+    filtered = "SELECT n, count(*) FROM w WHERE n < 3 AND __time > 0 GROUP BY n ORDER BY n"
+    assert joined.rows(filtered) == place.rows(filtered)
+    wait_until(lambda: not files(folder), what="the end of the files")
+
+
+def test_a_file_is_there_while_somebody_reads_it(applications):
+    place, joined, folder = applications
+    place.sql("CREATE TABLE s (k INT, text STRING)")
+    place.sql("CREATE VIEW texts AS SELECT k, max(text) AS text FROM s GROUP BY k")
+    place.sql("CREATE INDEX j ON texts (k)")
+    place.sql("INSERT INTO s SELECT id, repeat('y', 1000) FROM range(6000)")
+    whole = "SELECT count(*), sum(length(text)) FROM texts"
+    wait_until(lambda: "by index" in explained(joined, whole), what="the index")
+    wait_until(lambda: not files(folder), what="the end of the files of EXPLAIN")
+    # Python's RDD is lazy: its rows are read after the statement.
+    count = "spark.kept.count()"
+    assert joined.python(
+        f"spark.kept = spark.sql('SELECT * FROM texts').rdd; result = {count}"
+    ) == (6000)
+    place.sql("DELETE FROM s WHERE k >= 10")
+    assert len(files(folder)) == 1
+    assert joined.rows(whole) == place.rows(whole) == [[10, 10000]]
+    assert joined.python(f"result = {count}") == 6000
+    joined.python("del spark.kept; result = None")
+    collect = "import gc; gc.collect(); spark.sparkContext._jvm.System.gc(); result = None"
+
+    def is_gone():
+        joined.python(collect)
+        return not files(folder)
+
+    wait_until(is_gone, what="the end of the file of the RDD")
+
+
+def test_the_limit_of_a_result_holds_for_a_file(applications):
+    place, joined, folder = applications
+    place.sql("CREATE TABLE r (k INT, text STRING)")
+    place.sql("CREATE VIEW long AS SELECT k, max(text) AS text FROM r GROUP BY k")
+    place.sql("CREATE INDEX l ON long (k)")
+    place.sql("INSERT INTO r SELECT id, repeat('z', 1000) FROM range(6000)")
+    whole = "SELECT * FROM long"
+    wait_until(lambda: "by index" in explained(joined, whole), what="the index")
+    joined.sql("SET max_query_result_size = '1MB'")
+    with pytest.raises(SqlError) as refused:
+        joined.rows(whole)
+    assert refused.value.condition == "SLACKWATER_RESULT_SIZE"
+    joined.sql("RESET max_query_result_size")
+    assert len(joined.rows(whole)) == 6000
+    wait_until(lambda: not files(folder), what="the end of the files")

@@ -1,0 +1,81 @@
+"""The plain views that stay whole in the plan of a dataflow, and the collections that run ahead."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.adapter.catalog.details import (
+    NO_DETAILS,
+    IndexDetails,
+    MaterializedViewDetails,
+    TableDetails,
+    ViewDetails,
+)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
+from slackwater.adapter.controllers.collections import running_ahead
+from slackwater.adapter.controllers.dataflows import definition_of
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import user_id
+from slackwater.repr.refresh import RefreshEvery, RefreshSchedule
+from slackwater.repr.relation import RelationDesc
+
+DEFINED = {"catalog": "slackwater", "namespace": ("default",)}
+DAILY = RefreshSchedule((RefreshEvery(86_400_000, Timestamp(500)),))
+
+
+def item(number, kind, *uses, details=NO_DETAILS, cluster=1):
+    return CatalogItem(
+        id=user_id(number),
+        kind=kind,
+        schema_name="default",
+        name=f"o{number}",
+        create_sql="CREATE",
+        shard_id=number if kind in (ItemKind.TABLE, ItemKind.MATERIALIZED_VIEW) else None,
+        desc=RelationDesc.of(k="integer") if kind.is_relation else None,
+        depends_on=tuple(user_id(n) for n in uses),
+        owner="me",
+        details=details,
+        cluster=user_id(cluster) if kind.is_on_cluster else None,
+    )
+
+
+def view(number, *uses):
+    return item(number, ItemKind.VIEW, *uses, details=ViewDetails("SELECT 1", **DEFINED))
+
+
+def index(number, on, cluster=1):
+    return item(number, ItemKind.INDEX, on, details=IndexDetails(("k",)), cluster=cluster)
+
+
+def maintained(number, *uses, refresh=None):
+    details = MaterializedViewDetails("SELECT 1", refresh=refresh, **DEFINED)
+    return item(number, ItemKind.MATERIALIZED_VIEW, *uses, details=details)
+
+
+@pytest.fixture
+def state():
+    """A table, views over it in a row, and what is maintained of them.
+
+    Of the views 2 has an index on the cluster of all, 3 on another one, 4 none.
+    """
+    table = item(1, ItemKind.TABLE, details=TableDetails())
+    views = [view(2, 1), view(3, 2), view(4, 3)]
+    maintain = [maintained(5, 4), maintained(6, 4, refresh=DAILY), maintained(7, 6)]
+    indexes = [index(8, 2), index(9, 3, cluster=2), index(10, 1), index(11, 4)]
+    items = [table, *views, *maintain, *indexes]
+    return CatalogState.of([SchemaEntry(user_id(1), "default", "")], items)
+
+
+@pytest.mark.parametrize(
+    ("number", "whole"),
+    [(5, (2, 4)), (6, ()), (7, ()), (8, (2,)), (9, (3,)), (10, ()), (11, (2, 4))],
+)
+def test_views_with_an_index_on_the_cluster_and_the_one_of_the_index_stay_whole(
+    state, number, whole
+):
+    definition = definition_of(state.item(user_id(number)), state)
+    assert definition.whole == tuple(map(user_id, whole))
+
+
+def test_what_is_above_a_view_with_a_schedule_runs_ahead(state):
+    assert running_ahead(state.topological()) == {user_id(6), user_id(7)}
