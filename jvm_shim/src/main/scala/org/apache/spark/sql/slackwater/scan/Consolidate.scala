@@ -54,15 +54,20 @@ private[slackwater] object Consolidate {
       val distinct =
         sources.schema.nonEmpty || (retracted.isEmpty && stored.retracting.isEmpty)
       val apart = exact && few && distinct && retracted.size <= CandidateLimit
-      if (apart && stored.retracting.isEmpty) candidates(stored, updates, retracted)
-      else if (apart && stored.retractsLittle) {
-        ConsolidatedRows(besides(stored, updates, retracted))
-      } else {
-        val scans = stored.updates(files)
-        val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
-        val narrow = all.map(rowsAndDiffs(_, sources.schema.length))
-        ConsolidatedRows(settled(gathered(PartScan.union(narrow), files, updates)))
-      }
+      if (apart && retracted.isEmpty && stored.retracting.isEmpty) {
+        val scans = stored.rows(stored.plain)
+        PartScan.union(scans ++ sources.local(repeated(updates), scans.isEmpty))
+      } else
+        ConsolidatedRows {
+          if (apart && stored.retracting.isEmpty) candidates(stored, updates, retracted)
+          else if (apart && stored.retractsLittle) besides(stored, updates, retracted)
+          else {
+            val scans = stored.updates(files)
+            val all = scans ++ sources.localUpdates(updates, scans.isEmpty)
+            val narrow = all.map(rowsAndDiffs(_, sources.schema.length))
+            settled(gathered(PartScan.union(narrow), files, updates))
+          }
+        }
     }
   }
 
@@ -129,32 +134,26 @@ private[slackwater] object Consolidate {
       retracted: Seq[InlineUpdate]
   ): LogicalPlan = {
     val sources = stored.sources
-    if (retracted.isEmpty) {
-      val scans = stored.rows(stored.plain)
-      PartScan.union(scans ++ sources.local(repeated(updates), scans.isEmpty))
-    } else {
-      val hash = hashOf(stored.schema)
-      val hashes = retracted.map(u => hash(u.row)).toSet
-      val (concerned, free) = updates.partition(u => hashes.contains(hash(u.row)))
+    val hash = hashOf(stored.schema)
+    val hashes = retracted.map(u => hash(u.row)).toSet
+    val (concerned, free) = updates.partition(u => hashes.contains(hash(u.row)))
 
-      /** A value of one column leaves out most rows sooner than a hash of all does. */
-      def among(plan: LogicalPlan): Expression = {
-        val columns = plan.output.take(stored.schema.length)
-        val hashed = InSet(new XxHash64(columns), hashes.map(h => h: Any))
-        likely(columns, retracted).fold[Expression](hashed)(And(_, hashed))
-      }
-
-      val passing = stored.rows(stored.plain).map { scan =>
-        ConcernedRows(Not(Coalesce(Seq(among(scan), Literal.FalseLiteral))), Nil, scan)
-      }
-      val suspected =
-        stored.updates(stored.plain).map(scan => ConcernedRows(among(scan), Nil, scan))
-      val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
-      val narrow = PartScan.union(small.map(rowsAndDiffs(_, stored.schema.length)))
-      val rest = settled(gathered(narrow, stored.plain, concerned))
-      val all = passing ++ sources.local(repeated(free), needed = false) :+ rest
-      ConsolidatedRows(PartScan.union(all))
+    /** A value of one column leaves out most rows sooner than a hash of all does. */
+    def among(plan: LogicalPlan): Expression = {
+      val columns = plan.output.take(stored.schema.length)
+      val hashed = InSet(new XxHash64(columns), hashes.map(h => h: Any))
+      likely(columns, retracted).fold[Expression](hashed)(And(_, hashed))
     }
+
+    val passing = stored.rows(stored.plain).map { scan =>
+      ConcernedRows(Not(Coalesce(Seq(among(scan), Literal.FalseLiteral))), Nil, scan)
+    }
+    val suspected =
+      stored.updates(stored.plain).map(scan => ConcernedRows(among(scan), Nil, scan))
+    val small = suspected ++ sources.localUpdates(concerned, suspected.isEmpty)
+    val narrow = PartScan.union(small.map(rowsAndDiffs(_, stored.schema.length)))
+    val rest = settled(gathered(narrow, stored.plain, concerned))
+    PartScan.union(passing ++ sources.local(repeated(free), needed = false) :+ rest)
   }
 
   /** Consolidates only the rows whose hash a retracted row has, of which some are in files. */
