@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from contextlib import contextmanager
 from itertools import cycle
 
+from tests.bench.beside import beside
 from tests.bench.figure import Figure
 from tests.bench.view_figures import p99
 from tests.support.applications.application import Application
@@ -105,23 +105,18 @@ def sustained(folder):
 @contextmanager
 def writing(application):
     """While the block runs, the table gets rows at the rate; how many each commit brought."""
-    ended, written = threading.Event(), []
+    written = []
     rows = UPDATES_A_SECOND // COMMITS_A_SECOND
 
-    def write():
+    def write(ended):
         began = time.monotonic()
         while not ended.wait(max(0.0, began + len(written) / COMMITS_A_SECOND - time.monotonic())):
             values = f"SELECT id + {len(written) * rows}, id % 1000 FROM range({rows})"
             application.sql(f"INSERT INTO t {values}", session="writer", timeout_s=300)
             written.append(rows)
 
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with beside(write):
         yield written
-    finally:
-        ended.set()
-        thread.join()
 
 
 def visible_ms(application, rounds):
@@ -136,9 +131,8 @@ def visible_ms(application, rounds):
 @contextmanager
 def hydrating(application, cluster):
     """While the block runs, the cluster hydrates views over much, one after the other."""
-    ended = threading.Event()
 
-    def hydrate():
+    def hydrate(ended):
         number = 0
         while not ended.is_set():
             number += 1
@@ -149,13 +143,8 @@ def hydrating(application, cluster):
             application.sql(f"DROP MATERIALIZED VIEW {name}", session="heavy", timeout_s=300)
 
     application.sql("USE slackwater.default", session="heavy")
-    thread = threading.Thread(target=hydrate)
-    thread.start()
-    try:
+    with beside(hydrate):
         yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 def _p90(times):

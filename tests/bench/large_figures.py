@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
-import threading
 import time
 from contextlib import contextmanager
 
+from tests.bench.beside import beside
 from tests.bench.figure import Figure
 from tests.bench.index_figures import HYDRATED
 from tests.support.applications.application import Application
@@ -36,7 +36,7 @@ def hundred_million(folder):
             sql("CREATE INDEX ON big (k)")
             while not application.value(HYDRATED):
                 assert time.monotonic() < began + WAIT_S, "the index is not hydrated"
-                threading.Event().wait(0.5)
+                time.sleep(0.5)
             index_s = time.monotonic() - began
             began = time.monotonic()
             sql("CREATE MATERIALIZED VIEW v AS SELECT k, big.v FROM few JOIN big USING (k)")
@@ -61,9 +61,9 @@ def hundred_million(folder):
 @contextmanager
 def heap_watched(jvm):
     """While the block runs, what the heap of the JVM has, garbage too, in MB."""
-    ended, seen = threading.Event(), [0.0]
+    seen = [0.0]
 
-    def watch():
+    def watch(ended):
         while not ended.wait(1):
             told = subprocess.run(
                 ["jcmd", str(jvm), "GC.heap_info"], stdout=subprocess.PIPE, text=True, check=False
@@ -72,10 +72,5 @@ def heap_watched(jvm):
             if heap is not None:
                 seen.append(int(heap[1]) / 1024)
 
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
+    with beside(watch):
         yield seen
-    finally:
-        ended.set()
-        thread.join()

@@ -6,30 +6,31 @@ import threading
 
 import pytest
 from tests.e2e.test_index_joins import FORMS
-from tests.support.applications.application import Application
-from tests.support.applications.fixtures import Workplace
-from tests.support.applications.indexed import KINDS, both, hydrated, uses
+from tests.support.applications.indexed import (
+    COLUMNS_OF_KINDS,
+    KINDS,
+    RETAINED,
+    ROWS_OF_KINDS,
+    both,
+    hydrated,
+    leading_and_joined,
+    uses,
+)
 from tests.support.applications.many_relations import interpret
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
-
-RETAINED = "WITH (RETAIN HISTORY FOR '1 day')"
-LONGEST = max(len(values) for _, values in KINDS.values())
 
 
 @pytest.fixture(scope="module")
 def applications(tmp_path_factory):
     """A place in the leading application, and one that has joined."""
     folder = tmp_path_factory.mktemp("joined")
-    location = folder / "environment"
-    with Application(location) as first, Application(location) as second:
-        place = Workplace(first, "place", folder)
-        second.sql("USE slackwater.place")
-        for each in (first, second):
+    with leading_and_joined(folder) as (place, joined):
+        for each in (place.application, joined):
             each.sql("USE slackwater.place", session="interpreted")
             interpret(each, "interpreted")
-        yield place, second
+        yield place, joined
 
 
 ASKED = [
@@ -81,22 +82,17 @@ def joins(table):
 
 def test_every_kind_of_key(applications):
     place, joined = applications
-    columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
-    rows = ", ".join(
-        f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"
-        for n in range(LONGEST)
-    )
     for name in ("a", "b"):
-        place.sql(f"CREATE TABLE {name} ({columns}, v INT) {RETAINED}")
+        place.sql(f"CREATE TABLE {name} ({COLUMNS_OF_KINDS}, v INT) {RETAINED}")
     for kind in KINDS:
         place.sql(f"CREATE INDEX by_{kind} ON a (k_{kind}) {RETAINED}")
-    place.sql(f"CREATE TABLE p ({columns}, v INT) {RETAINED}")
-    place.sql(f"INSERT INTO p VALUES {rows}")
-    both(place, f"INSERT INTO {{}} VALUES {rows}")
+    place.sql(f"CREATE TABLE p ({COLUMNS_OF_KINDS}, v INT) {RETAINED}")
+    place.sql(f"INSERT INTO p VALUES {ROWS_OF_KINDS}")
+    both(place, f"INSERT INTO {{}} VALUES {ROWS_OF_KINDS}")
     hydrated(place, *(f"by_{kind}" for kind in KINDS))
     times = [place.value("SELECT mz_now()")]
     for change in (
-        f"INSERT INTO {{}} VALUES {rows}",
+        f"INSERT INTO {{}} VALUES {ROWS_OF_KINDS}",
         "DELETE FROM {} WHERE v = 1",
         "UPDATE {} SET v = v + 10 WHERE v % 2 = 0",
     ):

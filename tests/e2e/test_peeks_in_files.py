@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.applications.application import Application, SqlError
-from tests.support.applications.fixtures import Workplace
-from tests.support.applications.indexed import KINDS, hydrated
+from tests.support.applications.application import SqlError
+from tests.support.applications.indexed import (
+    COLUMNS_OF_KINDS,
+    KINDS,
+    LONGEST,
+    RETAINED,
+    ROWS_OF_KINDS,
+    hydrated,
+    leading_and_joined,
+)
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
-
-RETAINED = "WITH (RETAIN HISTORY FOR '1 day')"
-LONGEST = max(len(values) for _, values in KINDS.values())
 
 
 @pytest.fixture(scope="module")
 def applications(tmp_path_factory):
     """A place in the leading application, one that has joined, and the folder of files."""
     folder = tmp_path_factory.mktemp("peeks")
-    location = folder / "environment"
-    with Application(location) as first, Application(location) as second:
-        place = Workplace(first, "place", folder)
-        second.sql("USE slackwater.place")
-        yield place, second, location / "peeks"
+    with leading_and_joined(folder) as (place, joined):
+        yield place, joined, folder / "environment" / "peeks"
 
 
 def files(folder):
@@ -36,15 +37,10 @@ def explained(application, text):
 def test_a_file_has_the_rows_of_the_query(applications):
     """Of every type, NULL, equal rows, names that files do not take, and at every time."""
     place, joined, folder = applications
-    columns = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
-    rows = ", ".join(
-        f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"
-        for n in range(LONGEST)
-    )
-    place.sql(f"CREATE TABLE t ({columns}, v INT) {RETAINED}")
+    place.sql(f"CREATE TABLE t ({COLUMNS_OF_KINDS}, v INT) {RETAINED}")
     place.sql(f"CREATE TABLE many (n INT, text STRING) {RETAINED}")
     place.sql("INSERT INTO many SELECT id, repeat('x', 2000) FROM range(1200)")
-    place.sql(f"INSERT INTO t VALUES {rows}")
+    place.sql(f"INSERT INTO t VALUES {ROWS_OF_KINDS}")
     named = ", ".join(f"k_{kind}" for kind in KINDS)
     query = f"SELECT {named}, v AS __time, n % 600 AS n, text FROM t JOIN many ON n % 2 = v % 2"
     place.sql(f"CREATE VIEW w AS {query}")
@@ -65,14 +61,20 @@ def test_a_file_has_the_rows_of_the_query(applications):
     wait_until(lambda: not files(folder), what="the end of the files")
 
 
+def long_texts(place, joined, table, view):
+    """6 000 long texts in a view, which the other application reads by a file."""
+    place.sql(f"CREATE TABLE {table} (k INT, text STRING)")
+    place.sql(f"CREATE VIEW {view} AS SELECT k, max(text) AS text FROM {table} GROUP BY k")
+    place.sql(f"CREATE INDEX ON {view} (k)")
+    place.sql(f"INSERT INTO {table} SELECT id, repeat('y', 1000) FROM range(6000)")
+    read = f"SELECT * FROM {view}"
+    wait_until(lambda: "by index" in explained(joined, read), what="the index")
+
+
 def test_a_file_is_there_while_somebody_reads_it(applications):
     place, joined, folder = applications
-    place.sql("CREATE TABLE s (k INT, text STRING)")
-    place.sql("CREATE VIEW texts AS SELECT k, max(text) AS text FROM s GROUP BY k")
-    place.sql("CREATE INDEX j ON texts (k)")
-    place.sql("INSERT INTO s SELECT id, repeat('y', 1000) FROM range(6000)")
+    long_texts(place, joined, "s", "texts")
     whole = "SELECT count(*), sum(length(text)) FROM texts"
-    wait_until(lambda: "by index" in explained(joined, whole), what="the index")
     wait_until(lambda: not files(folder), what="the end of the files of EXPLAIN")
     # Python's RDD is lazy: its rows are read after the statement.
     count = "spark.kept.count()"
@@ -95,12 +97,8 @@ def test_a_file_is_there_while_somebody_reads_it(applications):
 
 def test_the_limit_of_a_result_holds_for_a_file(applications):
     place, joined, folder = applications
-    place.sql("CREATE TABLE r (k INT, text STRING)")
-    place.sql("CREATE VIEW long AS SELECT k, max(text) AS text FROM r GROUP BY k")
-    place.sql("CREATE INDEX l ON long (k)")
-    place.sql("INSERT INTO r SELECT id, repeat('z', 1000) FROM range(6000)")
+    long_texts(place, joined, "r", "long")
     whole = "SELECT * FROM long"
-    wait_until(lambda: "by index" in explained(joined, whole), what="the index")
     joined.sql("SET max_query_result_size = '1MB'")
     with pytest.raises(SqlError) as refused:
         joined.rows(whole)

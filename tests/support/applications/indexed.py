@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
+from tests.support.applications.application import Application
+from tests.support.applications.fixtures import Workplace
 from tests.support.waiting import wait_until
+
+RETAINED = "WITH (RETAIN HISTORY FOR '1 day')"
 
 KINDS = {
     "int": ("INT", ["1", "2", "-3", "NULL"]),
@@ -31,6 +37,24 @@ KINDS = {
     ),
     "array": ("ARRAY<INT>", ["array(1, 2)", "array(1, NULL)", "array()", "NULL"]),
 }
+
+LONGEST = max(len(values) for _, values in KINDS.values())
+COLUMNS_OF_KINDS = ", ".join(f"k_{kind} {declared}" for kind, (declared, _) in KINDS.items())
+ROWS_OF_KINDS = ", ".join(
+    f"({', '.join(values[n % len(values)] for _, values in KINDS.values())}, {n})"
+    for n in range(LONGEST)
+)
+"""Values of all kinds, and the number of the row."""
+
+
+@contextmanager
+def leading_and_joined(folder):
+    """A place in an application that leads, and an application that has joined it."""
+    location = folder / "environment"
+    with Application(location) as first, Application(location) as second:
+        place = Workplace(first, "place", folder)
+        second.sql("USE slackwater.place")
+        yield place, second
 
 
 def hydrated(place, *names):
@@ -61,8 +85,8 @@ def uses(place, text, index, session="main"):
 def pair(place, columns):
     """Two tables with the same columns; the first has an index on `k`."""
     for name in ("a", "b"):
-        place.sql(f"CREATE TABLE {name} ({columns}) WITH (RETAIN HISTORY FOR '1 day')")
-    place.sql("CREATE INDEX by_k ON a (k) WITH (RETAIN HISTORY FOR '1 day')")
+        place.sql(f"CREATE TABLE {name} ({columns}) {RETAINED}")
+    place.sql(f"CREATE INDEX by_k ON a (k) {RETAINED}")
 
 
 def both(place, text):
