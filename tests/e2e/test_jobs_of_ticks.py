@@ -79,6 +79,23 @@ def test_a_tick_reads_files_in_the_pool_of_views(workplace):
     assert {pool for group, pool in ran if group is None} == {"default"}
 
 
+def test_views_over_few_rows_are_filled_and_followed_without_a_job(workplace):
+    workplace.sql("CREATE TABLE t (k BIGINT, v INT)")
+    workplace.sql("INSERT INTO t SELECT id, id % 7 FROM range(500)")
+    before = max((job for job, _, _ in workplace.application.python(JOBS)), default=-1)
+    views = {
+        "filtered": ("SELECT k + v AS n FROM t WHERE v > 2 AND k % 2 = 0", 142),
+        "grouped": ("SELECT v, count(*) AS n, sum(k) AS k FROM t GROUP BY v", 7),
+        "different": ("SELECT DISTINCT v FROM t", 7),
+    }
+    for name, (query, rows) in views.items():
+        workplace.sql(f"CREATE MATERIALIZED VIEW {name} AS {query}")
+        assert workplace.value(f"SELECT count(*) FROM {name}") == rows
+    workplace.sql("INSERT INTO t VALUES (500, 0)")
+    assert workplace.value("SELECT n FROM grouped WHERE v = 0") == 73
+    assert max((job for job, _, _ in workplace.application.python(JOBS)), default=-1) == before
+
+
 def test_holds_end_though_spark_drops_the_events_of_executions(tmp_path):
     few = {"spark.scheduler.listenerbus.eventqueue.shared.capacity": "1"}
     with Application(tmp_path / "environment", master="local[2]", conf=few) as application:

@@ -221,7 +221,14 @@ def test_settings_that_only_tune_keep_nothing_apart(bench, programs):
 
 def test_nobody_waits_for_a_job_that_loads(bench, programs, gate, tmp_path):
     """The driver's one core is busy, so that no job gets anywhere."""
-    bench.commit(5, {"a": [(a(1, 1), 1, 1)], "b": [((1, 10), 2, 1)]})
+    # What is few needs no job.
+    bench.commit(
+        5,
+        {
+            "a": [(a(number, 1), 1, 1) for number in range(10_001)],
+            "b": [((number, 10), 2, 1) for number in range(10_001)],
+        },
+    )
     by_jobs = Limits(few_rows=0)
     loading, waiting, dropped = (programs(n, limits=by_jobs) for n in ("one", "two", "three"))
     status = bench.declared.session.sparkContext.statusTracker()

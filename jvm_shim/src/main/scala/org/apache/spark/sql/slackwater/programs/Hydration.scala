@@ -55,7 +55,7 @@ private[slackwater] object Hydration {
       BoundReference(i, e.dataType, nullable = true)
     }
     val (keyFields, rowFields) = fields.splitAt(keys.size)
-    val found = execution(before.session, project).executedPlan.execute()
+    val found = execution(before.session, project).executedPlan
     val made = TaskRows.by(found, keys.size, columns.size) { rows =>
       val key = new Evaluation(keyFields)
       val row = new Evaluation(rowFields)
@@ -77,7 +77,7 @@ private[slackwater] object Hydration {
     val run = reduction
     val keys = reduction.keys.map(NormalizeFloatingNumbers.normalize)
     val plan = rowsOf(node, keys, before.inputs, wanted)
-    val found = execution(before.session, plan).toRdd
+    val found = execution(before.session, plan).executedPlan
     val made = TaskRows.by(found, keys.size, 1) { rows =>
       val stateRow = GroupAccumulators.stateRow
       run.states(rows).map { case (key, state) => (key, GroupAccumulators.asRow(stateRow, state)) }

@@ -14,17 +14,17 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.spark.{SparkContext, SparkEnv, SparkException, TaskContext}
 import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.io.CompressionCodec
-import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.slackwater.arrangements.Arrangement
+import org.apache.spark.sql.slackwater.scan.execution.DriverTask
 import org.apache.spark.storage.{BlockId, BroadcastBlockId, StorageLevel}
 import org.apache.spark.unsafe.Platform
 import org.apache.spark.util.TaskFailureListener
 import org.apache.spark.util.io.ChunkedByteBuffer
 
-/** Rows by key that the tasks of a job have made, of which the driver holds a few at a time. To be
+/** Rows by key that tasks have made, of which the driver holds a few at a time. To be
   * closed.
   *
   * A task brings what is little with its result, all tasks together no more than a share of
@@ -111,25 +111,44 @@ private[slackwater] object TaskRows {
       bytes: Either[Array[Byte], BlockId]
   )
 
-  /** Runs a job over `rows`, of whose partitions `entries` makes keys and rows. */
-  def by(rows: RDD[InternalRow], keyFields: Int, rowFields: Int)(
+  /** Keys and rows that `entries` makes of the partitions of a plan: in a job, or in this thread where
+    * the plan is over few rows that are in the driver.
+    */
+  def by(plan: SparkPlan, keyFields: Int, rowFields: Int)(
       entries: Iterator[InternalRow] => Iterator[(UnsafeRow, UnsafeRow)]
   ): TaskRows = {
+    val isFew = DriverTask.isPossible(plan)
+    val interpreted = if (isFew) DriverTask.interpreted(plan) else None
+    val rows = interpreted.getOrElse(plan).execute()
     val context = rows.sparkContext
     // Blocks of a broadcast go when it goes, wherever they are, and whoever put them there.
     val owner = context.broadcast(true)
     val id = owner.id
     val direct = directBytes(context, rows.getNumPartitions)
-    try {
-      val found = context.runJob(
+    def made(task: TaskContext, partition: Iterator[InternalRow]): Seq[Piece] = {
+      val making = new Making(id, task, direct)
+      entries(partition).foreach { case (key, row) => making.add(key, row) }
+      making.finished()
+    }
+    def ofJob: Seq[Piece] = context
+      .runJob(
         rows,
-        (task: TaskContext, partition: Iterator[InternalRow]) => {
-          val made = new Making(id, task, direct)
-          entries(partition).foreach { case (key, row) => made.add(key, row) }
-          SparkEnv.get.closureSerializer.newInstance().serialize(made.finished()).array()
-        }
+        (task: TaskContext, partition: Iterator[InternalRow]) =>
+          SparkEnv.get.closureSerializer.newInstance().serialize(made(task, partition)).array()
       )
-      val pieces = found.toIndexedSeq.flatMap(unpacked)
+      .toSeq
+      .flatMap(unpacked)
+    def ofThisThread: Seq[Piece] = {
+      val conf = plan.conf
+      val known =
+        if (interpreted.isEmpty) DriverTask.propertiesOf(conf) else DriverTask.interpretedIn(conf)
+      DriverTask.run(known) { task =>
+        rows.partitions.toSeq.flatMap(each => made(task, rows.iterator(each, task)))
+      }
+    }
+    try {
+      val isHere = isFew && DriverTask.isNarrow(rows)
+      val pieces = (if (isHere) ofThisThread else ofJob).toIndexedSeq
       new TaskRows(keyFields, rowFields, pieces, () => owner.destroy(blocking = false))
     } catch {
       case failure: Throwable =>
@@ -141,7 +160,7 @@ private[slackwater] object TaskRows {
   /** Gives the rows of a plan to `take`, in their order; each is valid until the next one. */
   def of[A](plan: SparkPlan)(take: Iterator[UnsafeRow] => A): A = {
     val (schema, none) = (plan.schema, noRow)
-    val made = by(plan.execute(), 0, schema.length) { rows =>
+    val made = by(plan, 0, schema.length) { rows =>
       val asUnsafe = UnsafeProjection.create(schema)
       rows.map(row => (none, asUnsafe(row)))
     }

@@ -27,6 +27,9 @@ private[slackwater] object DriverTask {
   /** Of so many rows at most a plan is computed here. */
   private val mostRows = 10000
 
+  /** Of so many rows at most it is not compiled. */
+  private val mostInterpreted = 1000
+
   /** Tasks of jobs count upwards from 0; memory is accounted by this number. */
   private val attempts = new AtomicLong(-1)
 
@@ -57,6 +60,27 @@ private[slackwater] object DriverTask {
       !plan.expressions.exists(_.exists(mayWait)) && plan.children.forall(isPossible)
     case _ => false
   }
+
+  /** A plan that computes the same without being compiled; None: it is over so many rows that to
+    * compile it takes less time. It has metrics of its own.
+    */
+  def interpreted(plan: SparkPlan): Option[SparkPlan] =
+    Option.when(rowsBelow(plan) <= mostInterpreted) {
+      plan.transformUp {
+        case stage: WholeStageCodegenExec => stage.child
+        case input: InputAdapter          => input.child
+      }
+    }
+
+  private def rowsBelow(plan: SparkPlan): Long = plan
+    .collectLeaves()
+    .map {
+      case local: InlineRowsExec     => local.rows.size.toLong
+      case local: LocalTableScanExec => local.rows.size.toLong
+      case range: RangeExec          => range.numElements.toLong
+      case _                         => Long.MaxValue
+    }
+    .sum
 
   /** Functions of users and methods that are called by name may do anything: in a job they can be
     * cancelled.
@@ -98,6 +122,13 @@ private[slackwater] object DriverTask {
         memory.cleanUpAllAllocatedMemory()
       }
     }
+  }
+
+  /** What tasks know of the session, of plans that are not compiled. */
+  def interpretedIn(conf: SQLConf): Properties = {
+    val properties = propertiesOf(conf)
+    properties.setProperty(SQLConf.CODEGEN_FACTORY_MODE.key, "NO_CODEGEN")
+    properties
   }
 
   /** What tasks know of the session. */
