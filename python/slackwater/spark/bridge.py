@@ -102,14 +102,12 @@ class SparkBridge:
         return self._calls
 
     def _scala(self) -> Any:
-        return self._driver.jvm().org.apache.spark.sql.slackwater.bridge.Bridge
+        return self._driver.class_of("org.apache.spark.sql.slackwater.bridge.Bridge")
 
     def _names(self, names: Sequence[str] | None) -> Any:
-        jvm = self._driver.jvm()
         values = names or ()
-        result = jvm.java.lang.reflect.Array.newInstance(
-            jvm.java.lang.Class.forName("java.lang.String"), len(values)
-        )
+        text = self._driver.class_of("java.lang.Class").forName("java.lang.String")
+        result = self._driver.class_of("java.lang.reflect.Array").newInstance(text, len(values))
         for index, name in enumerate(values):
             result[index] = name
         return result

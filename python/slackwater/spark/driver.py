@@ -28,6 +28,7 @@ class Driver:
         self.origin = uuid.uuid4().hex
         self._lock = threading.Lock()
         self._jvm = jvm
+        self._classes: dict[str, Any] = {}
         self._bridges: dict[tuple[str, str], SparkBridge] = {}
         self.statement = threading.local()
         """The interruption that ends the calls of each thread, with whatever settings."""
@@ -47,6 +48,16 @@ class Driver:
 
                 self._jvm = launch_gateway().jvm
             return self._jvm
+
+    def class_of(self, name: str) -> Any:
+        """The JVM's class of that full name. It is looked for once: each part of its name that is
+        no class by itself is looked for in all jars."""
+        if name not in self._classes:
+            found = self.jvm()
+            for part in name.split("."):
+                found = getattr(found, part)
+            self._classes[name] = found
+        return self._classes[name]
 
     def advanced(self, program: SparkProgram, upper: Timestamp) -> None:
         """Nothing changes for the program before `upper`, which the JVM is told when it matters."""
