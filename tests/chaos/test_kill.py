@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
-SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "30"))
+SECONDS = float(os.environ.get("SLACKWATER_CHAOS_SECONDS", "20"))
 SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
 WRITERS = 2
 KILLS = 3

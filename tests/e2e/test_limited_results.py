@@ -5,9 +5,9 @@ from tests.support.applications.application import Application, wait_until
 
 pytestmark = pytest.mark.spark
 
-ROWS = 60_000
+ROWS = 15_000
 STALLED = "SELECT message FROM mz_internal.mz_notices WHERE notice_type = 'stalled view'"
-LIMITED = {"spark.driver.maxResultSize": "1m"}
+LIMITED = {"spark.driver.maxResultSize": "256k"}
 
 VIEWS = {
     "joined": "SELECT a.k, a.s AS x, b.s AS y FROM t a JOIN t b ON a.k = b.k",
@@ -20,11 +20,11 @@ VIEWS = {
     " WHERE NOT EXISTS (SELECT 1 FROM t b WHERE b.s = t.s AND b.k > t.k)",
     "recomputed": "SELECT k, s, ntile(7) OVER (ORDER BY k) AS n FROM t",
 }
-"""Each keeps, or computes, about three megabytes that nothing makes smaller."""
+"""Each keeps, or computes, about three quarters of a megabyte that nothing makes smaller."""
 
 MANY_OF_FEW = (
     "SELECT k, sha2(CAST(k * 1000 + i AS STRING), 256) AS s"
-    " FROM few, LATERAL (SELECT explode(sequence(1, 300)) AS i)"
+    " FROM few, LATERAL (SELECT explode(sequence(1, 75)) AS i)"
 )
 
 
@@ -57,7 +57,7 @@ def test_views_of_every_kind_over_more_than_a_job_may_tell(place):
     changes = (
         "UPDATE t SET s = 'other' WHERE k = 7",
         f"INSERT INTO t SELECT {ROWS} + id, id % 1000, sha2(CAST(-id AS STRING), 256)"
-        " FROM range(0, 30000, 1, 4)",
+        " FROM range(0, 7500, 1, 4)",
     )
     for change in changes:
         place.sql(change)
@@ -72,7 +72,7 @@ def test_a_view_names_the_limit_of_results(place):
     """Spark sends one side of this join to all tasks, through the driver, whatever is set."""
     place.sql(
         "CREATE TABLE sent AS SELECT id AS k, sha2(CAST(id AS STRING), 256) AS s"
-        " FROM range(0, 60000, 1, 4)"
+        " FROM range(0, 15000, 1, 4)"
     )
     place.sql("CREATE TABLE one AS SELECT 'x' AS s")
     place.sql(

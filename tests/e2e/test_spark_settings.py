@@ -29,7 +29,7 @@ SELECT CAST(id AS INT) AS k, DATE'1500-01-01' + CAST(id % 500 * 400 AS INT) AS d
        CAST(id / 8 AS DECIMAL(25, 3)) AS x, CAST(id AS DECIMAL(9, 2)) AS y,
        map(concat('k', id % 3), id % 5) AS m, array(id, NULL) AS a,
        named_struct('l', DATE'1500-01-01', 'r', CAST(NULL AS STRING)) AS st
-FROM range(0, 40000, 1, 4)
+FROM range(0, 12000, 1, 4)
 """
 
 SHOWN = """

@@ -14,7 +14,7 @@ from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
-CASES = 16
+CASES = 6
 DRAFTS = 400
 MAPS = ("map", "maps")
 ELEMENTS = {

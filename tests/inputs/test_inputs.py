@@ -10,7 +10,6 @@ from tests.inputs.files import input_files, is_query
 
 FILES = (
     "except-all.sql",
-    "subquery/exists-subquery/exists-within-and-or.sql",
     "subquery/in-subquery/not-in-group-by.sql",
 )
 """`make inputs` takes all."""
