@@ -425,6 +425,7 @@ class Engine(Protocol):
         """The query's plan. Its id holds for this engine, until `forget_plan`.
 
         `whole`: ids of plain views whose queries stay nodes of their own (`AnalyzedPlan.views`).
+        Its fingerprint is that of the plan in which none does: both compute the same rows.
         """
 
     def infer(self, files: InferredFiles) -> RelationDesc:

@@ -286,6 +286,12 @@ final class Bridge private[bridge] (opened: Opened) {
   /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
     * `plan` the id by which this bridge keeps it until `forgetPlan`, or until another coordinator of
     * the environment plans; errors as `analyze` has them.
+    *
+    * @param kept
+    *   functions that the query may call, as JSON
+    * @param whole
+    *   the ids of views that stay whole; beside the plan there is, under `expanded`, the one in which
+    *   no view does
     */
   def plan(
       text: String,
@@ -301,9 +307,10 @@ final class Bridge private[bridge] (opened: Opened) {
       calls.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
         val view = AnalyzedView.of(own, analyzed, whole.toSet)
-        s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
-            1
-          )}"""
+        val id = views.keep(view, Owner(environment, coordinator))
+        val expanded =
+          if (whole.isEmpty) "" else s""""expanded":${AnalyzedView.of(own, analyzed).json},"""
+        s"""{"plan":"$id",$expanded${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 

@@ -1,0 +1,44 @@
+"""Plans of definitions: each is asked for once, with all that the definition says."""
+
+from __future__ import annotations
+
+import pytest
+
+from slackwater.compute.definitions import Definition
+from slackwater.compute.engine import KeptPlan
+from slackwater.compute.planning import Planner
+from slackwater.planner.plan.algebra import AnalyzedPlan, Constant, PlanColumn, SparkType
+from slackwater.repr.relation import RelationDesc
+
+DESC = RelationDesc.of(k="integer")
+
+
+class Engine:
+    """Notes what it is asked; each plan is that of one row."""
+
+    def __init__(self):
+        self.asked, self.forgotten = [], []
+
+    def under(self, settings):
+        return self
+
+    def plan(self, *arguments):
+        self.asked.append(arguments)
+        columns = (PlanColumn("k", SparkType("integer"), True),)
+        nodes = (Constant(1, "d", (0,)),)
+        plan = AnalyzedPlan(nodes, 0, columns, (), (), ("k",), DESC, "of the rows")
+        return KeptPlan("plan-1", plan)
+
+    def forget_plan(self, plan_id):
+        self.forgotten.append(plan_id)
+
+
+@pytest.mark.parametrize("whole", [(), ("u8", "u9")])
+def test_a_definition_is_planned_once_whatever_stays_whole(whole):
+    engine = Engine()
+    functions = ({"kind": "catalog", "name": "f"},)
+    definition = Definition("SELECT k FROM t", "slackwater", ("default",), functions, whole=whole)
+    kept = Planner(engine).plan("slackwater.default.v", definition, {}).kept
+    assert engine.asked == [("SELECT k FROM t", "slackwater", ("default",), functions, whole)]
+    assert kept.plan.fingerprint == "of the rows"
+    assert engine.forgotten == []
