@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import Engine, ViewPlan
+from slackwater.compute.engine import Engine, Known, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError, unsupported
@@ -36,7 +36,7 @@ class Planner:
             definition.query,
             definition.catalog,
             definition.namespace,
-            definition.functions,
+            Known(definition.functions, definition.relations),
             definition.whole,
         )
         try:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import KeptPlan
+from slackwater.compute.engine import KeptPlan, Known
 from slackwater.compute.planning import Planner
 from slackwater.planner.plan.algebra import AnalyzedPlan, Constant, PlanColumn, SparkType
 from slackwater.repr.relation import RelationDesc
 
 DESC = RelationDesc.of(k="integer")
+RELATIONS = ({"id": "u1", "kind": "table", "schema_name": "default", "name": "t"},)
 
 
 class Engine:
@@ -37,8 +38,11 @@ class Engine:
 def test_a_definition_is_planned_once_whatever_stays_whole(whole):
     engine = Engine()
     functions = ({"kind": "catalog", "name": "f"},)
-    definition = Definition("SELECT k FROM t", "slackwater", ("default",), functions, whole=whole)
+    definition = Definition(
+        "SELECT k FROM t", "slackwater", ("default",), functions, whole=whole, relations=RELATIONS
+    )
     kept = Planner(engine).plan("slackwater.default.v", definition, {}).kept
-    assert engine.asked == [("SELECT k FROM t", "slackwater", ("default",), functions, whole)]
+    known = Known(functions, RELATIONS)
+    assert engine.asked == [("SELECT k FROM t", "slackwater", ("default",), known, whole)]
     assert kept.plan.fingerprint == "of the rows"
     assert engine.forgotten == []

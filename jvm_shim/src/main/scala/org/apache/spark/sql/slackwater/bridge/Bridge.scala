@@ -12,9 +12,10 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
 import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
+import org.apache.spark.sql.slackwater.catalog.GivenRelations
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
-import org.apache.spark.sql.slackwater.process.ResultSettings
+import org.apache.spark.sql.slackwater.process.{ResultSettings, SparkSessions}
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LeaderIndex, PartScan, Sources}
@@ -289,6 +290,8 @@ final class Bridge private[bridge] (opened: Opened) {
     *
     * @param kept
     *   functions that the query may call, as JSON
+    * @param relations
+    *   the objects that names of the query mean, as JSON; null: those that the catalog has
     * @param whole
     *   the ids of views that stay whole; beside the plan there is, under `expanded`, the one in which
     *   no view does
@@ -298,6 +301,7 @@ final class Bridge private[bridge] (opened: Opened) {
       catalog: String,
       namespace: Array[String],
       kept: String,
+      relations: String,
       whole: Array[String],
       environment: String,
       coordinator: String,
@@ -305,7 +309,7 @@ final class Bridge private[bridge] (opened: Opened) {
   ): String =
     try {
       calls.within(own.sparkContext, group) {
-        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
+        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept, relations)
         val view = AnalyzedView.of(own, analyzed, whole.toSet)
         val id = views.keep(view, Owner(environment, coordinator))
         val expanded =
@@ -513,10 +517,14 @@ final class Bridge private[bridge] (opened: Opened) {
       text: String,
       catalog: String,
       namespace: Array[String],
-      kept: String
+      kept: String,
+      relations: String = null
   ): (LogicalPlan, ArrayNode) = {
     def refuse(plan: LogicalPlan): Unit = if (plan.exists(isStatement)) throw DataErrors.noQuery()
-    val (rows, called) = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    def analysis = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    val (rows, called) = Option(relations)
+      .map(GivenRelations.read)
+      .fold(analysis)(GivenRelations.within(_)(analysis))
     (rows.queryExecution.analyzed, called)
   }
 
@@ -531,12 +539,24 @@ final class Bridge private[bridge] (opened: Opened) {
       look: LogicalPlan => Unit = _ => ()
   ): (Dataset[Row], ArrayNode) = own.synchronized {
     own.withActive {
-      val manager = own.sessionState.catalogManager
-      manager.setCurrentCatalog(catalog)
-      manager.setCurrentNamespace(namespace)
+      enter(catalog, namespace)
       val plan = own.sessionState.sqlParser.parsePlan(text)
       look(plan)
       functions.within(kept)(Dataset.ofRows(own, plan))
+    }
+  }
+
+  /** Lets names mean what they mean there. Where all relations are given, they are among them under
+    * their whole names, and the place may be gone.
+    */
+  private def enter(catalog: String, namespace: Array[String]): Unit = {
+    val manager = own.sessionState.catalogManager
+    try {
+      manager.setCurrentCatalog(catalog)
+      manager.setCurrentNamespace(namespace)
+    } catch {
+      case NonFatal(_) if GivenRelations.current.isDefined =>
+        manager.setCurrentCatalog(SparkSessions.catalogName)
     }
   }
 
