@@ -21,6 +21,14 @@ def tables(place):
     place.sql("INSERT INTO u SELECT id, id * 7 FROM range(10)")
 
 
+def defined_elsewhere(place, view):
+    """Makes a materialized view while another schema is current, which is dropped then."""
+    place.sql("CREATE SCHEMA slackwater.passed")
+    place.sql("USE slackwater.passed", session="passing")
+    place.sql(f"CREATE MATERIALIZED VIEW {view}", session="passing")
+    place.sql("DROP SCHEMA slackwater.passed")
+
+
 def change(place, number):
     place.sql(f"INSERT INTO t VALUES ({number % 10}, {number}), (1, {number})")
     place.sql(f"UPDATE u SET w = w + {number} WHERE k = {number % 10}")
@@ -98,6 +106,8 @@ def test_two_replicas_race_and_nobody_notices_that_one_goes(place):
     place.sql("SET cluster = two")
     place.sql(f"CREATE MATERIALIZED VIEW a WITH (RETAIN HISTORY FOR '1 hour') AS {JOINED}")
     place.sql(f"CREATE MATERIALIZED VIEW c WITH (RETAIN HISTORY FOR '1 hour') AS {TOTALS}")
+    passing = "SELECT k, v FROM slackwater.place.t"
+    defined_elsewhere(place, f"slackwater.place.d IN CLUSTER two AS {passing}")
     for table in ("t", "u"):
         place.sql(f"ALTER TABLE {table} SET (RETAIN HISTORY FOR '1 hour')")
     times = [change(place, number) for number in range(4)]
@@ -115,12 +125,14 @@ def test_two_replicas_race_and_nobody_notices_that_one_goes(place):
     place.sql("ALTER CLUSTER two SET (REPLICATION FACTOR = 1)")
     times += [change(place, number) for number in range(4, 7)]
     place.sql("ALTER CLUSTER two SET (MANAGED = FALSE)")
+    # It plans by what it is told: the schema in which `d` was defined has gone.
     place.sql("CREATE CLUSTER REPLICA two.other SIZE = '50cc'")
     place.sql("DROP CLUSTER REPLICA two.r1")
     times += [change(place, number) for number in range(7, 10)]
     for at in times:
         same(place, "a", JOINED, f" AS OF {at}")
         same(place, "c", TOTALS, f" AS OF {at}")
+    same(place, "d", passing)
 
 
 def test_a_cluster_without_replicas_can_be_read_up_to_where_it_is(place):

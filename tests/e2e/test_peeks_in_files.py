@@ -30,6 +30,11 @@ def files(folder):
     return [path for path in folder.rglob("*.parquet") if not path.name.startswith(".")]
 
 
+def is_empty(folder):
+    """Whether nothing of any file is there, finished or not."""
+    return not any(path.is_file() for path in folder.rglob("*"))
+
+
 def explained(application, text):
     return str(application.rows(f"EXPLAIN EXTENDED {text}"))
 
@@ -106,3 +111,73 @@ def test_the_limit_of_a_result_holds_for_a_file(applications):
     joined.sql("RESET max_query_result_size")
     assert len(joined.rows(whole)) == 6000
     wait_until(lambda: not files(folder), what="the end of the files")
+
+
+def pairs(place, many):
+    """Lets the view have each pair of so many equal rows: one row in memory, all in a file."""
+    place.sql("DELETE FROM equal")
+    place.sql(f"INSERT INTO equal SELECT 1 FROM range({many})")
+
+
+def in_group(application, text):
+    """Begins a statement whose thread has the job group `one`."""
+    code = f"""
+spark.sparkContext.setJobGroup('one', 'test', True)
+result = [list(row) for row in spark.sql({text!r}).collect()]
+"""
+    return application.begin_python(code, session="other")
+
+
+def cancelled(application, pending):
+    """Cancels the statement once; the condition that it ends with."""
+    application.python("spark.sparkContext.cancelJobGroup('one')")
+    with pytest.raises(SqlError) as ended:
+        pending.result()
+    return ended.value.condition
+
+
+def test_the_end_of_who_wants_a_file_is_its_end(applications, gate, tmp_path):
+    """Of a statement while the file is written and while it is read, and of an application.
+
+    That is killed: so this is the last test of the file.
+    """
+    place, joined, folder = applications
+    place.sql("CREATE TABLE equal (k INT)")
+    place.sql("CREATE VIEW pairs AS SELECT a.k FROM equal a JOIN equal b ON a.k = b.k")
+    place.sql("CREATE INDEX of_pairs ON pairs (k)")
+    pairs(place, 4400)
+    hydrated(place, "of_pairs")
+    joined.sql("USE slackwater.place", session="other")
+    wait_until(lambda: is_empty(folder), what="the end of the files before")
+    whole = "SELECT count(*), sum(k) FROM pairs"
+    pending = in_group(joined, whole)
+    wait_until(lambda: not is_empty(folder), every_s=0.001, what="the file is begun")
+    assert cancelled(joined, pending) == "SLACKWATER_CANCELED"
+    wait_until(lambda: is_empty(folder), what="the end of the file that was begun")
+
+    pairs(place, 500)
+    wait_until(lambda: place.rows(whole) == [[250000, 250000]], what="the smaller view")
+    assert joined.rows(whole, session="other") == [[250000, 250000]]
+    wait_until(lambda: is_empty(folder), what="the end of a file that was read")
+    slow = "SELECT sum(block(k)) FROM pairs"
+    joined.python(gate.block(tmp_path / "first"), session="other")
+    pending = in_group(joined, slow)
+    wait_until((tmp_path / "first").exists, what="the statement reads")
+    assert len(files(folder)) == 1
+    cancelled(joined, pending)
+    wait_until(lambda: is_empty(folder), what="the end of the cancelled statement's file")
+    assert joined.rows(whole, session="other") == [[250000, 250000]]
+
+    wait_until(lambda: is_empty(folder), what="the end of the next statement's file")
+    joined.python(gate.block(tmp_path / "second"), session="other")
+    in_group(joined, slow)
+    wait_until((tmp_path / "second").exists, what="the statement reads")
+    assert len(files(folder)) == 1
+    sessions = "SELECT count(*) FROM slackwater.mz_internal.mz_sessions"
+    before = place.value(sessions)
+    joined.kill()
+    wait_until(lambda: is_empty(folder), what="the end of the killed application's file")
+    # Two were the test's.
+    wait_until(lambda: place.value(sessions) <= before - 2, what="the end of its sessions")
+    place.sql("INSERT INTO equal VALUES (2)")
+    assert place.rows(whole) == [[250001, 250002]]

@@ -33,6 +33,7 @@ from slackwater.compute.engine import (
     Hydrated,
     InputContents,
     KeptPlan,
+    Known,
     MissedUpdates,
     NamedUpdates,
     ProgramOwner,
@@ -122,7 +123,7 @@ class SimulatedEngine:
         text: str,
         catalog: str,
         namespace: Sequence[str],
-        functions: Sequence[Function] = (),
+        known: Known | None = None,
         whole: Sequence[str] = (),
     ) -> KeptPlan:
         found = self.analyze(text, catalog, namespace)

@@ -42,9 +42,11 @@ class PlanVersion:
 class Definition:
     """A query that is maintained: its names mean what they mean in `catalog` and `namespace`.
 
-    `functions` are those that it calls. The last `keys` columns are those of an index. `made_by` is
-    the version of the plan that the output has been computed by. `whole` are the plain views below
-    it that stay whole in its plan, since an index on the same cluster has their rows.
+    `functions` are those that it calls. `relations` are those that it names and those that these
+    name, as `Known` has them; None: a query that is planned at once, by the catalog. The last
+    `keys` columns are those of an index. `made_by` is the version of the plan that the output has
+    been computed by. `whole` are the plain views below it that stay whole in its plan, since an
+    index on the same cluster has their rows.
     """
 
     query: str
@@ -54,6 +56,7 @@ class Definition:
     keys: int = 0
     made_by: PlanVersion | None = None
     whole: tuple[str, ...] = ()
+    relations: tuple[Mapping[str, Any], ...] | None = None
 
     @property
     def text(self) -> str:

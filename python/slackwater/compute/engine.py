@@ -23,6 +23,23 @@ Function: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """The meanings of names in a query: `functions` beside Spark's own, and `relations`.
+
+    Relations are objects of protocol section 2, with `id`, `kind`, `schema_name`, `name`, `schema`,
+    `properties` and `view`: all that the query reads, and no catalog is asked for them. None: those
+    that the catalog has.
+    """
+
+    functions: Sequence[Function] = ()
+    relations: Sequence[Mapping[str, Any]] | None = None
+
+
+BY_CATALOG = Known()
+"""Names mean what the catalog has, and functions are Spark's own."""
+
+
+@dataclass(frozen=True, slots=True)
 class Analysis:
     """The answer of Spark's analyzer about a query.
 
@@ -419,12 +436,13 @@ class Engine(Protocol):
         text: str,
         catalog: str,
         namespace: Sequence[str],
-        functions: Sequence[Function] = (),
+        known: Known = BY_CATALOG,
         whole: Sequence[str] = (),
     ) -> KeptPlan:
         """The query's plan. Its id holds for this engine, until `forget_plan`.
 
         `whole`: ids of plain views whose queries stay nodes of their own (`AnalyzedPlan.views`).
+        Its fingerprint is that of the plan in which none does: both compute the same rows.
         """
 
     def infer(self, files: InferredFiles) -> RelationDesc:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import Engine, KeptPlan, ViewPlan
+from slackwater.compute.engine import Engine, Known, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError, unsupported
@@ -33,9 +32,13 @@ class Planner:
         `name` is for messages.
         """
         engine = self._engine.under(settings)
-        kept = _planned(engine, definition, definition.whole)
-        if definition.whole:
-            kept = _versioned(engine, definition, kept)
+        kept = engine.plan(
+            definition.query,
+            definition.catalog,
+            definition.namespace,
+            Known(definition.functions, definition.relations),
+            definition.whole,
+        )
         try:
             if not definition.keys:
                 return ViewPlan(kept, program_of(kept.plan))
@@ -70,26 +73,6 @@ class Planner:
     def give_back(self, plan: ViewPlan, settings: Settings) -> None:
         """The driver may drop what it keeps of the plan."""
         self._engine.under(settings).forget_plan(plan.kept.plan_id)
-
-
-def _planned(engine: Engine, definition: Definition, whole: Sequence[str]) -> KeptPlan:
-    return engine.plan(
-        definition.query,
-        definition.catalog,
-        definition.namespace,
-        definition.functions,
-        whole,
-    )
-
-
-def _versioned(engine: Engine, definition: Definition, kept: KeptPlan) -> KeptPlan:
-    """The plan with the fingerprint of the one in which no view stays whole.
-
-    Both compute the same rows, so what one has computed need not be compared with the other's.
-    """
-    other = _planned(engine, definition, ())
-    engine.forget_plan(other.plan_id)
-    return replace(kept, plan=replace(kept.plan, fingerprint=other.plan.fingerprint))
 
 
 def _no_index(name: str, plan: AnalyzedPlan, missing: NotMaintained) -> SlackwaterError:

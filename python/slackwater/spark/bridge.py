@@ -18,6 +18,7 @@ import pyarrow as pa
 import structlog
 
 from slackwater.compute.engine import (
+    BY_CATALOG,
     Analysis,
     Behind,
     Contents,
@@ -29,6 +30,7 @@ from slackwater.compute.engine import (
     InputContents,
     Interruption,
     KeptPlan,
+    Known,
     Lookup,
     MissedUpdates,
     NamedUpdates,
@@ -207,14 +209,23 @@ class SparkBridge:
         text: str,
         catalog: str,
         namespace: Sequence[str],
-        functions: Sequence[Function] = (),
+        known: Known = BY_CATALOG,
         whole: Sequence[str] = (),
     ) -> KeptPlan:
         """The plan of a query, which the driver keeps, as `Engine.plan` promises."""
-        plan, kept = self._bridge().plan, json.dumps(list(functions))
-        owner = (self._driver.environment, self._driver.origin)
-        names = self._names(namespace)
-        answer = self._run(plan, text, catalog, names, kept, self._names(whole), *owner)
+        functions = json.dumps(list(known.functions))
+        relations = None if known.relations is None else json.dumps(list(known.relations))
+        answer = self._run(
+            self._bridge().plan,
+            text,
+            catalog,
+            self._names(namespace),
+            functions,
+            relations,
+            self._names(whole),
+            self._driver.environment,
+            self._driver.origin,
+        )
         return KeptPlan(self._described(answer)["plan"], analyzed_plan(answer))
 
     def infer(self, files: InferredFiles) -> RelationDesc:

@@ -18,7 +18,7 @@ from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.dataflow import Dataflow, IndexExport, Input, ViewExport
-from slackwater.compute.engine import Engine, Function, Lookup, ViewPlan
+from slackwater.compute.engine import Engine, Function, Known, Lookup, ViewPlan
 from slackwater.compute.limits import Limits
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
@@ -146,7 +146,7 @@ class Bench:
         self, query: str, settings: Mapping[str, str] = {}, functions: Sequence[Function] = ()
     ) -> ViewPlan:
         engine = self.engine.under(settings)
-        kept = engine.plan(query, "slackwater", ("default",), functions)
+        kept = engine.plan(query, "slackwater", ("default",), Known(functions))
         try:
             return ViewPlan(kept, program_of(kept.plan))
         except NotMaintained as missing:

@@ -1,6 +1,9 @@
-"""The plain views that stay whole in the plan of a dataflow, and the collections that run ahead."""
+"""What a dataflow is told of what it reads, and the collections that run ahead."""
 
 from __future__ import annotations
+
+import json
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +78,30 @@ def test_views_with_an_index_on_the_cluster_and_the_one_of_the_index_stay_whole(
 ):
     definition = definition_of(state.item(user_id(number)), state)
     assert definition.whole == tuple(map(user_id, whole))
+
+
+@pytest.mark.parametrize(
+    ("number", "read"),
+    [(5, (1, 2, 3, 4)), (6, (1, 2, 3, 4)), (7, (6,)), (8, (1, 2)), (10, (1,)), (11, (1, 2, 3, 4))],
+)
+def test_a_definition_has_what_it_reads_down_to_what_is_stored(state, number, read):
+    relations = definition_of(state.item(user_id(number)), state).relations
+    assert [each["id"] for each in relations] == list(map(user_id, read))
+    columns = json.loads(RelationDesc.of(k="integer").to_json())
+    text = {"query": "SELECT 1", "catalog": "slackwater", "namespace": ["default"]}
+    for each, at in zip(relations, read, strict=True):
+        named = {"id": user_id(at), "schema_name": "default", "name": f"o{at}", "schema": columns}
+        kind = state.item(user_id(at)).kind
+        view = {"view": text, "properties": {}} if kind is ItemKind.VIEW else {}
+        assert each == {**named, "kind": kind.value, **view}
+
+
+def test_a_definition_says_nothing_that_may_change_without_it(state):
+    """Else a comment would make a dataflow another one."""
+    before = definition_of(state.item(user_id(5)), state)
+    items = [replace(each, comment="new") for each in state.items.values()]
+    after = CatalogState.of(state.schemas.values(), items)
+    assert definition_of(after.item(user_id(5)), after) == before
 
 
 def test_what_is_above_a_view_with_a_schedule_runs_ahead(state):

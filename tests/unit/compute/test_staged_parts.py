@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from cattrs.errors import BaseValidationError
 from hypothesis import given
@@ -38,6 +40,9 @@ def test_a_definition_is_the_same_behind_its_text():
     functions = ({"name": "f", "body": ["x", 1, None]},)
     made = Definition("SELECT 'ö'", "c", ("a", "b"), functions, 2, PlanVersion(3, "x"))
     assert Definition.read(made.text) == made
+    relations = ({"id": "u1", "view": {"namespace": ["a"]}, "schema": {"fields": [1]}},)
+    known = replace(made, relations=relations, whole=("u1",))
+    assert Definition.read(known.text) == known
     assert Definition.read(Definition("q", "c", ()).text) == Definition("q", "c", ())
     shards = StoredShards("n", 3, '{"type":"struct","fields":[]}', None)
     assert StoredShards.read(shards.text) == shards

@@ -333,3 +333,13 @@ def test_the_fingerprint_is_of_what_is_computed():
         (["names"], ["g"]),
     ):
         assert read(change(path, new)()).fingerprint != known
+
+
+def test_the_fingerprint_is_of_the_plan_in_which_no_view_stays_whole():
+    expanded = {key: value for key, value in projected().items() if key != "plan"}
+    whole = change(["handles", 0, "digest"], "x")()
+    found = read({**whole, "expanded": expanded})
+    assert found.fingerprint == read(expanded).fingerprint != read(whole).fingerprint
+    assert found.handles == read(whole).handles
+    with pytest.raises(FatalError, match="a plan of version 2"):
+        read({**whole, "expanded": {**expanded, "version": 2}})

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
 from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry
-from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
+from slackwater.adapter.catalog.details import (
+    IndexDetails,
+    MaterializedViewDetails,
+    ViewDetails,
+)
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlteredCluster
 from slackwater.adapter.controllers.collections import (
@@ -388,6 +393,7 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
                 functions=view.functions,
                 made_by=view.program,
                 whole=_whole(item, state),
+                relations=_relations(item, state),
             )
         case IndexDetails(keys):
             on = state.item(item.depends_on[0])
@@ -397,9 +403,38 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
                 (on.schema_name,),
                 keys=len(keys),
                 whole=_whole(item, state),
+                relations=_relations(item, state),
             )
         case _:
             raise FatalError(f"{item.full_name} is not maintained")
+
+
+def _read(item: CatalogItem, state: CatalogState) -> list[CatalogItem]:
+    """The stored relations that the view or index reads, and plain views by which it does."""
+    reads = [each for each in item.depends_on if each != item.replaces]
+    return state.below(reads, is_stored)
+
+
+def _relations(item: CatalogItem, state: CatalogState) -> tuple[Mapping[str, Any], ...]:
+    """All relations that the object's query names, and those that these name."""
+    read = sorted(_read(item, state), key=lambda each: each.id)
+    return tuple(_relation(each) for each in read)
+
+
+def _relation(item: CatalogItem) -> Mapping[str, Any]:
+    """The relation as `Known` has it: what comments and properties say of a table means nothing."""
+    described = {
+        "id": item.id,
+        "kind": item.kind.value,
+        "schema_name": item.schema_name,
+        "name": item.name,
+        "schema": json.loads((item.desc or RelationDesc(())).to_json()),
+    }
+    if item.kind is not ItemKind.VIEW:
+        return described
+    view = item.of(ViewDetails)
+    query = {"query": view.query, "catalog": view.catalog, "namespace": list(view.namespace)}
+    return {**described, "properties": dict(view.properties), "view": query}
 
 
 def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
@@ -426,9 +461,7 @@ def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
     """The dataflow of the view or index, as a replica is told of it, at no as-of yet."""
     definition = definition_of(item, state)
-    # Through views that are not stored.
-    reads = [each for each in item.depends_on if each != item.replaces]
-    inputs = [each for each in state.below(reads, is_stored) if is_stored(each)]
+    inputs = [each for each in _read(item, state) if is_stored(each)]
     settings = settings_of(item)
     return DataflowDescription(
         name=item.full_name,

@@ -39,14 +39,17 @@ _Reader = Callable[[Any, Any], Any]
 def analyzed_plan(text: str) -> AnalyzedPlan:
     """The plan in the JSON `text`. Raises FatalError for anything that is not as it is described.
 
-    What the driver says beside the plan (``plan``, its id) is ignored.
+    What the driver says beside the plan is the plan's id (``plan``), which is ignored, and, where
+    views stay whole, the plan in which none does (``expanded``), whose fingerprint it has.
     """
     answer = json.loads(text)
     answer.pop("plan", None)
+    expanded = answer.pop("expanded", answer)
     try:
-        if (version := answer["version"]) != VERSION:
-            raise FatalError(f"a plan of version {version}, where {VERSION} is known")
-        described = {**_without(answer, "version"), "fingerprint": _fingerprint(answer)}
+        for version in (answer["version"], expanded["version"]):
+            if version != VERSION:
+                raise FatalError(f"a plan of version {version}, where {VERSION} is known")
+        described = {**_without(answer, "version"), "fingerprint": _fingerprint(expanded)}
         plan: AnalyzedPlan = _converter.structure(described, AnalyzedPlan)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise FatalError(f"a plan that cannot be read: {error!r}") from error

@@ -13,7 +13,12 @@ import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.connector.expressions.Transform
-import org.apache.spark.sql.slackwater.catalog.{Definitions, SlackwaterTable, StagedCollection}
+import org.apache.spark.sql.slackwater.catalog.{
+  Definitions,
+  GivenRelations,
+  SlackwaterTable,
+  StagedCollection
+}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, ObjectDescription}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -192,7 +197,8 @@ class SlackwaterCatalog
     else if (namespaceExists(namespace)) Array.empty
     else throw new NoSuchNamespaceException(namespace)
 
-  override def namespaceExists(namespace: Array[String]): Boolean = find(namespace).nonEmpty
+  override def namespaceExists(namespace: Array[String]): Boolean =
+    GivenRelations.current.isDefined || find(namespace).nonEmpty
 
   override def loadNamespaceMetadata(namespace: Array[String]): util.Map[String, String] = {
     val (_, comment) = find(namespace).getOrElse(throw new NoSuchNamespaceException(namespace))
@@ -291,7 +297,11 @@ class SlackwaterCatalog
 
   private def describe(ident: Identifier): Option[ObjectDescription] =
     if (ident.namespace.length != 1) None
-    else coordinator.load(ident.namespace.head, ident.name)(request(ident))
+    else
+      GivenRelations.current match {
+        case Some(given) => given.find(ident.namespace.head, ident.name)
+        case None        => coordinator.load(ident.namespace.head, ident.name)(request(ident))
+      }
 
   private def list(namespace: Array[String])(wanted: String => Boolean): Array[Identifier] = {
     if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)

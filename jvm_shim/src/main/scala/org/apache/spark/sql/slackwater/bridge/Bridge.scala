@@ -12,9 +12,10 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
 import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
+import org.apache.spark.sql.slackwater.catalog.GivenRelations
 import org.apache.spark.sql.slackwater.hold.BindScope
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
-import org.apache.spark.sql.slackwater.process.ResultSettings
+import org.apache.spark.sql.slackwater.process.{ResultSettings, SparkSessions}
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LeaderIndex, PartScan, Sources}
@@ -286,12 +287,21 @@ final class Bridge private[bridge] (opened: Opened) {
   /** The plan of a query as JSON, which `docs/internals/analyzed_plans.md` describes, and under
     * `plan` the id by which this bridge keeps it until `forgetPlan`, or until another coordinator of
     * the environment plans; errors as `analyze` has them.
+    *
+    * @param kept
+    *   functions that the query may call, as JSON
+    * @param relations
+    *   the objects that names of the query mean, as JSON; null: those that the catalog has
+    * @param whole
+    *   the ids of views that stay whole; beside the plan there is, under `expanded`, the one in which
+    *   no view does
     */
   def plan(
       text: String,
       catalog: String,
       namespace: Array[String],
       kept: String,
+      relations: String,
       whole: Array[String],
       environment: String,
       coordinator: String,
@@ -299,11 +309,12 @@ final class Bridge private[bridge] (opened: Opened) {
   ): String =
     try {
       calls.within(own.sparkContext, group) {
-        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
+        val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept, relations)
         val view = AnalyzedView.of(own, analyzed, whole.toSet)
-        s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
-            1
-          )}"""
+        val id = views.keep(view, Owner(environment, coordinator))
+        val expanded =
+          if (whole.isEmpty) "" else s""""expanded":${AnalyzedView.of(own, analyzed).json},"""
+        s"""{"plan":"$id",$expanded${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
@@ -506,10 +517,14 @@ final class Bridge private[bridge] (opened: Opened) {
       text: String,
       catalog: String,
       namespace: Array[String],
-      kept: String
+      kept: String,
+      relations: String = null
   ): (LogicalPlan, ArrayNode) = {
     def refuse(plan: LogicalPlan): Unit = if (plan.exists(isStatement)) throw DataErrors.noQuery()
-    val (rows, called) = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    def analysis = analyzed(text, catalog, namespace, KeptFunctions.read(kept), refuse)
+    val (rows, called) = Option(relations)
+      .map(GivenRelations.read)
+      .fold(analysis)(GivenRelations.within(_)(analysis))
     (rows.queryExecution.analyzed, called)
   }
 
@@ -524,12 +539,24 @@ final class Bridge private[bridge] (opened: Opened) {
       look: LogicalPlan => Unit = _ => ()
   ): (Dataset[Row], ArrayNode) = own.synchronized {
     own.withActive {
-      val manager = own.sessionState.catalogManager
-      manager.setCurrentCatalog(catalog)
-      manager.setCurrentNamespace(namespace)
+      enter(catalog, namespace)
       val plan = own.sessionState.sqlParser.parsePlan(text)
       look(plan)
       functions.within(kept)(Dataset.ofRows(own, plan))
+    }
+  }
+
+  /** Lets names mean what they mean there. Where all relations are given, they are among them under
+    * their whole names, and the place may be gone.
+    */
+  private def enter(catalog: String, namespace: Array[String]): Unit = {
+    val manager = own.sessionState.catalogManager
+    try {
+      manager.setCurrentCatalog(catalog)
+      manager.setCurrentNamespace(namespace)
+    } catch {
+      case NonFatal(_) if GivenRelations.current.isDefined =>
+        manager.setCurrentCatalog(SparkSessions.catalogName)
     }
   }
 

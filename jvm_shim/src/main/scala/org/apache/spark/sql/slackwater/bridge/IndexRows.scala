@@ -83,7 +83,7 @@ private[bridge] final case class IndexRows(
   }
 
   /** Sums the updates of one key at a time. */
-  private final class CountedRows(write: UnsafeRow => Unit) extends KeyedUpdates {
+  private[bridge] final class CountedRows(write: UnsafeRow => Unit) extends KeyedUpdates {
     private val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
     private var ofKey = 0L
     private var rows = 0L
@@ -98,12 +98,13 @@ private[bridge] final case class IndexRows(
     }
 
     override def endKey(): Unit = {
-      if (Thread.interrupted()) throw Errors.user("SLACKWATER_CANCELED")
+      checkInterruption()
       sums.foreach { case (row, sum) =>
         if (sum < 0) throw NegativeMultiplicity("a row of a collection")
         account(row, sum)
         var left = sum
         while (left > 0) {
+          checkInterruption()
           write(row)
           left -= 1
         }
@@ -111,6 +112,9 @@ private[bridge] final case class IndexRows(
       sums.clear()
       ofKey = 0L
     }
+
+    private def checkInterruption(): Unit =
+      if (Thread.interrupted()) throw Errors.user("SLACKWATER_CANCELED")
 
     private def account(row: UnsafeRow, times: Long): Unit = {
       rows += times

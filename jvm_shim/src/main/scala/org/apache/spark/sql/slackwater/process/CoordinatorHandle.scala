@@ -202,7 +202,7 @@ final class CoordinatorHandle private (
       body: ObjectNode
   ): Answer = if (path == "/v1/bind") bound(at, body)
   else {
-    if (path == "/v1/write" || definitions(path)) body.put("execution", UUID.randomUUID.toString)
+    if (named(path)) body.put("execution", UUID.randomUUID.toString)
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
     try {
@@ -489,8 +489,11 @@ object CoordinatorHandle extends Logging {
     "/v1/catalog/drop_view"
   )
 
+  /** Calls that get a name here, by which they are cancelled. */
+  private val named = Set("/v1/write", "/v1/peek") ++ definitions
+
   /** Calls in which statements wait. */
-  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind", "/v1/write") ++ definitions
+  private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind") ++ named
 
   /** Calls that are not over before their outcome is known. */
   private val effective = Set("/v1/execute", "/v1/write") ++ definitions

@@ -78,6 +78,12 @@ object Errors {
     new SlackwaterAnalysisException(condition, entry.get("sqlState").asText, text, values)
   }
 
+  /** Whether somebody has cancelled the statement that fails with it. */
+  def isCancellation(error: Throwable): Boolean = error match {
+    case known: AnalysisException => known.getCondition == "SLACKWATER_CANCELED"
+    case _                        => false
+  }
+
   /** The exception for an `error` object of the protocol. `command` is the statement, if any. */
   def of(error: JsonNode, command: Option[String]): AnalysisException = {
     val condition = error.path("condition").asText("SLACKWATER_INTERNAL")

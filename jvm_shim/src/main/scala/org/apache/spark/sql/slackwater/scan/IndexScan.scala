@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.slackwater.protocol.Errors
 import org.apache.spark.sql.slackwater.scan.datasources.Files
 import org.apache.spark.sql.slackwater.scan.logical.{
   BoundParts,
@@ -85,10 +86,10 @@ private[slackwater] object IndexScan extends PredicateHelper {
       }
       .nextOption()
 
-  /** None: it fails, which the statement does when it runs. */
+  /** None: it fails, which the statement does when it runs, unless it is cancelled. */
   private def attempt[A](found: => Option[A]): Option[A] =
     try found
-    catch { case NonFatal(_) => None }
+    catch { case NonFatal(error) if !Errors.isCancellation(error) => None }
 
   private def inline(
       index: CollectionIndex,

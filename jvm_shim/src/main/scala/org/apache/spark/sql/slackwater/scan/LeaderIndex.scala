@@ -13,7 +13,7 @@ import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.process.SparkSessions
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json, Wire}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.logical.{IndexOffer, Indexed}
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types.{DataType, StructField, StructType}
@@ -32,7 +32,9 @@ private[scan] final class LeaderIndex(
   override def name: String = offer.name
   override def keyTypes: Seq[DataType] = keys.map(_.dataType)
 
-  /** Whatever goes wrong there does not happen to the statement, which has the parts. */
+  /** Whatever goes wrong there does not happen to the statement, which has the parts. That it is
+    * cancelled does.
+    */
   override def found(
       wanted: Seq[InternalRow],
       asOf: Long,
@@ -65,7 +67,7 @@ private[scan] final class LeaderIndex(
     val body = SparkSessions.request(session).put("index", offer.id).put("as_of", asOf)
     keys(body).put("rows", most).put("bytes", LeaderIndex.mostBytes)
     try found(leader.call("/v1/peek", body))
-    catch { case NonFatal(_) => None }
+    catch { case NonFatal(error) if !Errors.isCancellation(error) => None }
   }
 
   /** The columns under the names that they have in files. */
