@@ -486,12 +486,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
     files.foreach { file =>
-      val node = list
-        .addObject()
-        .put("uri", file.uri)
-        .put("rows", file.rows)
-        .put("size_bytes", file.sizeBytes)
-        .put("modified_ms", file.modifiedMs)
+      val node = file.describe(list.addObject())
       file.times.foreach { times =>
         node
           .put("min_time", times.min)

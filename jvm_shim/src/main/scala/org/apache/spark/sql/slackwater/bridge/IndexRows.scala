@@ -148,13 +148,5 @@ private[bridge] object IndexRows {
 
   /** As JSON, with the schema of its rows. */
   private def described(file: WrittenFile, schema: StructType): String =
-    Json.mapper.writeValueAsString(
-      Json
-        .obj()
-        .put("uri", file.uri)
-        .put("rows", file.rows)
-        .put("size_bytes", file.sizeBytes)
-        .put("modified_ms", file.modifiedMs)
-        .put("schema", schema.json)
-    )
+    Json.mapper.writeValueAsString(file.describe(Json.obj()).put("schema", schema.json))
 }

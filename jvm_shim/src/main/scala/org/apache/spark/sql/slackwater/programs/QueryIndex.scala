@@ -23,10 +23,7 @@ private[slackwater] final class QueryIndex(
     val values = columns.fields.toSeq.zipWithIndex.map { case (field, i) =>
       BoundReference(i, field.dataType, nullable = true)
     }
-    val made = values.map(value => Canonical(value))
-    Option.when(isComputed && !values.zip(made).forall { case (value, form) => value eq form })(
-      made
-    )
+    if (isComputed) Canonical.ofAll(values) else None
   }
 
   override def reading[A](asOf: Long)(body: IndexReader => A): Option[A] =
