@@ -487,11 +487,5 @@ class Engine(Protocol):
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table: ...
 
-    def write(
-        self,
-        sql: str,
-        directory: str,
-        catalog: str | None = None,
-        namespace: Sequence[str] | None = None,
-    ) -> list[WrittenFile]:
+    def write(self, sql: str, directory: str) -> list[WrittenFile]:
         """Runs the query and writes its updates as Parquet files below `directory`, a URI."""

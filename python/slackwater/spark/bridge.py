@@ -379,22 +379,10 @@ class SparkBridge:
         )
         return from_stream(payload)
 
-    def write(
-        self,
-        sql: str,
-        directory: str,
-        catalog: str | None = None,
-        namespace: Sequence[str] | None = None,
-    ) -> list[WrittenFile]:
+    def write(self, sql: str, directory: str) -> list[WrittenFile]:
         bridge = self._bridge()
         answer = json.loads(
-            self._run(
-                bridge.write,
-                sql,
-                catalog or CATALOG,
-                self._names(namespace or (DEFAULT_SCHEMA,)),
-                directory,
-            )
+            self._run(bridge.write, sql, CATALOG, self._names((DEFAULT_SCHEMA,)), directory)
         )
         return [WrittenFile(**entry) for entry in answer]
 
