@@ -45,6 +45,23 @@ def test_few_rows_are_computed_without_a_job(
     assert frame.tail(1) == found[-1:]
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT max(k), v FROM i GROUP BY v",
+        "SELECT k, max(v) OVER (ORDER BY k) FROM i",
+        "SELECT CAST(sum(id) AS INT), 'sum' FROM range(0, 5, 1, 1)",
+    ],
+)
+def test_an_insert_of_few_rows_is_no_job(
+    spark: SparkSession, env: PartsCoordinator, query: str
+) -> None:
+    env.create("i", KV).put_inline(kv((1, "x"), (2, "y"), (3, "x"), (4, None)), 20)
+    env.create("t", KV)
+    assert jobs(spark, lambda: spark.sql(f"INSERT INTO t {query}").collect()) == 0
+    assert bag(spark.table("t").collect()) == bag(spark.sql(query).collect())
+
+
 def test_a_function_of_the_user_is_a_job(spark: SparkSession, env: PartsCoordinator) -> None:
     """It may do anything, and can be cancelled there."""
     env.create("i", KV).put_inline(kv((1, "x"), (2, "y")), 20)

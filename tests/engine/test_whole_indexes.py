@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.waiting import wait_until
 
-from slackwater.compute.engine import RowsFile, WholeIndex, WrittenRows
+from slackwater.compute.engine import WholeIndex
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.persist.blobs import file_uri, local_path
 from slackwater.persist.ipc import from_stream
 from slackwater.repr.errors import SlackwaterError
@@ -46,11 +47,11 @@ def index(bench):
     return program()
 
 
-def whole(bench, program, at, rows=GREAT, byte_count=GREAT, file=None):
+def whole(bench, program, at, rows=GREAT, byte_count=GREAT, stash=None):
     if program is None:
         return None
     return bench.engine.take_all(
-        WholeIndex(program, Timestamp(at), Timestamp(at + 1), rows, byte_count, file)
+        WholeIndex(program, Timestamp(at), Timestamp(at + 1), PeekLimits(rows, byte_count), stash)
     )
 
 
@@ -60,14 +61,14 @@ def files(directory):
 
 def test_few_rows_are_a_stream_and_many_a_file(bench, index, tmp_path):
     directory = tmp_path / "peeks"
-    file = RowsFile(file_uri(directory), GREAT, GREAT)
+    stash = Stash(file_uri(directory), PeekLimits(GREAT, GREAT))
     wanted = sorted([(i % KEYS, 7) for i in range(KEYS * EACH)])
     for at, expected in ((2, wanted), (4, wanted[1:])):
-        stream = from_stream(whole(bench, index, at, file=file))
+        stream = from_stream(whole(bench, index, at, stash=stash))
         assert sorted(zip(*(stream[name].to_pylist() for name in "kw"), strict=True)) == expected
         assert files(directory) == []
-        written = whole(bench, index, at, rows=10, file=file)
-        assert isinstance(written, WrittenRows)
+        written = whole(bench, index, at, rows=10, stash=stash)
+        assert isinstance(written, PeekStashed)
         path = local_path(written.uri)
         found = pq.read_table(path)
         assert sorted(zip(*(found[name].to_pylist() for name in "kw"), strict=True)) == expected
@@ -80,10 +81,10 @@ def test_few_rows_are_a_stream_and_many_a_file(bench, index, tmp_path):
 def test_more_than_is_wanted_is_nothing_and_leaves_no_file(bench, index, tmp_path, most):
     assert whole(bench, index, 4, *most) is None
     directory = tmp_path / "peeks"
-    narrow = RowsFile(file_uri(directory), *(2000 * each for each in most))
-    assert isinstance(whole(bench, index, 4, *most, narrow), WrittenRows)
+    narrow = Stash(file_uri(directory), PeekLimits(*(2000 * each for each in most)))
+    assert isinstance(whole(bench, index, 4, *most, narrow), PeekStashed)
     written = files(directory)
-    narrow = RowsFile(file_uri(directory), *(100 * each for each in most))
+    narrow = Stash(file_uri(directory), PeekLimits(*(100 * each for each in most)))
     assert whole(bench, index, 4, *most, narrow) is None
     assert files(directory) == written
 
@@ -102,9 +103,9 @@ class Ended:
 
 def test_what_is_ended_leaves_no_file(bench, index, tmp_path):
     directory = tmp_path / "peeks"
-    file = RowsFile(file_uri(directory), GREAT, GREAT)
+    stash = Stash(file_uri(directory), PeekLimits(GREAT, GREAT))
     with bench.engine.ended_by(Ended()), pytest.raises(SlackwaterError) as ended:
-        whole(bench, index, 4, rows=10, file=file)
+        whole(bench, index, 4, rows=10, stash=stash)
     assert ended.value.condition == "SLACKWATER_CANCELED"
     assert files(directory) == []
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
+from tests.support.compute.installed_objects import InstalledObjects
 from tests.support.compute.messages import commands
 
 from slackwater.compute.controller.descriptions import MaterializedViewExport
 from slackwater.compute.controller.history import reduce, replayed
 from slackwater.compute.controller.protocol import CreateDataflow, CreateInstance, Peek, Schedule
-from slackwater.compute.controller.reconciliation import InstalledObjects, reconcile
+from slackwater.compute.controller.reconciliation import reconcile
 from slackwater.controller.history import CommandHistory
 from slackwater.controller.protocol import AllowCompaction
 

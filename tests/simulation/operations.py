@@ -84,7 +84,7 @@ def _connect(place: Place) -> None:
         for cluster in parts.relations.state.clusters.values():
             for replica in cluster.replicas:
                 parts.relations.storage.connect_replica(cluster.id, replica.id)
-        parts.implications._replicas.apply_commands()
+        parts.implications.replicas.apply_commands()
 
 
 def _with_replicas(count: int) -> Callable[[Place], object]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program, Size
@@ -64,57 +65,28 @@ class Lookup:
     """Keys that are looked up in the index that `program` keeps.
 
     `keys` is an Arrow IPC stream of them. The rows are those that the updates
-    before `below` make, while the contents at `as_of` are kept; at most `rows`, of at most `bytes`
-    together.
+    before `below` make, while the contents at `as_of` are kept; at most what `limits` allow.
     """
 
     program: str
     keys: bytes
     as_of: Timestamp
     below: Timestamp
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RowsFile:
-    """The place for rows that are many: a file in `directory`, a URI.
-
-    It has at most so many `rows`, of at most so many `bytes` in memory.
-    """
-
-    directory: str
-    rows: int
-    bytes: int
+    limits: PeekLimits
 
 
 @dataclass(frozen=True, slots=True)
 class WholeIndex:
     """All rows of the index that `program` keeps, as `Lookup` has those of keys.
 
-    Those that are more than `rows`, or of more than `bytes`, go to `file`; None: nobody wants them.
+    Those that are more than `limits` allow go to `stash`; None: nobody wants them.
     """
 
     program: str
     as_of: Timestamp
     below: Timestamp
-    rows: int
-    bytes: int
-    file: RowsFile | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenRows:
-    """A Parquet file with rows, each as often as it is there.
-
-    `schema`: the columns as the file has them, in Spark's JSON.
-    """
-
-    uri: str
-    rows: int
-    size_bytes: int
-    modified_ms: int
-    schema: str
+    limits: PeekLimits
+    stash: Stash | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +432,7 @@ class Engine(Protocol):
         So it is where it is not there any more, has forgotten the time, or has too many.
         """
 
-    def take_all(self, wanted: WholeIndex) -> bytes | WrittenRows | None:
+    def take_all(self, wanted: WholeIndex) -> bytes | PeekStashed | None:
         """All rows of an index, as `look_up` has those of keys, or as a file if they are many.
 
         One that `ended_by` ends leaves no file.
@@ -533,11 +505,5 @@ class Engine(Protocol):
         self, sql: str, catalog: str | None = None, namespace: Sequence[str] | None = None
     ) -> pa.Table: ...
 
-    def write(
-        self,
-        sql: str,
-        directory: str,
-        catalog: str | None = None,
-        namespace: Sequence[str] | None = None,
-    ) -> list[WrittenFile]:
+    def write(self, sql: str, directory: str) -> list[WrittenFile]:
         """Runs the query and writes its updates as Parquet files below `directory`, a URI."""

@@ -14,10 +14,10 @@ from slackwater.compute.controller.protocol import (
     PeekAnswered,
     PeekFailed,
     PeekRows,
-    PeekStashed,
 )
-from slackwater.compute.engine import Engine, Lookup, RowsFile, WholeIndex, WrittenRows
+from slackwater.compute.engine import Engine, Lookup, WholeIndex
 from slackwater.compute.offers import Respond
+from slackwater.compute.peeked_rows import PeekStashed
 from slackwater.repr.cancellation import CancellationToken
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
@@ -140,22 +140,13 @@ class IndexPeeks:
         match rows:
             case bytes():
                 return PeekRows(rows)
-            case WrittenRows(uri, count, size_bytes, modified_ms, schema):
-                return PeekStashed(uri, count, size_bytes, modified_ms, schema)
+            case PeekStashed():
+                return rows
             case None:
                 return PeekFailed(f"the index {peek.id} has not got them, or they are too many")
 
-    def _rows(self, peek: Peek, program: str) -> bytes | WrittenRows | None:
-        below, limits, stash = Timestamp(peek.time + 1), peek.limits, peek.stash
+    def _rows(self, peek: Peek, program: str) -> bytes | PeekStashed | None:
+        below = Timestamp(peek.time + 1)
         if peek.keys is not None:
-            return self.engine.look_up(
-                Lookup(program, peek.keys, peek.time, below, limits.rows, limits.bytes)
-            )
-        file = (
-            None
-            if stash is None
-            else RowsFile(stash.directory, stash.limits.rows, stash.limits.bytes)
-        )
-        return self.engine.take_all(
-            WholeIndex(program, peek.time, below, limits.rows, limits.bytes, file)
-        )
+            return self.engine.look_up(Lookup(program, peek.keys, peek.time, below, peek.limits))
+        return self.engine.take_all(WholeIndex(program, peek.time, below, peek.limits, peek.stash))

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
 from slackwater.persist.tables import reader_leases
 from slackwater.repr.frontier import Timestamp
@@ -31,14 +31,6 @@ class ReaderLease:
     application: str
     since: Timestamp
     expires_ms: int
-
-
-class LeaseExpired(Exception):
-    """The lease is not on record any more: the reader must register again."""
-
-    def __init__(self, reader_id: str) -> None:
-        super().__init__(f"the lease of reader {reader_id} has expired")
-        self.reader_id = reader_id
 
 
 class SinceAdvanced(Exception):
@@ -81,30 +73,6 @@ def register(conn: Connection, lease: ReaderLease) -> None:
             expires_ms=lease.expires_ms,
         )
     )
-
-
-def renew(conn: Connection, reader_id: str, since: Timestamp, expires_ms: int) -> None:
-    """Moves the lease's since forward (never back) and extends it.
-
-    Raises `LeaseExpired` when it is not on record.
-    """
-    row = conn.execute(
-        select(reader_leases.c.since, reader_leases.c.expires_ms).where(
-            reader_leases.c.reader_id == reader_id
-        )
-    ).one_or_none()
-    if row is None:
-        raise LeaseExpired(reader_id)
-    conn.execute(
-        update(reader_leases)
-        .where(reader_leases.c.reader_id == reader_id)
-        .values(since=max(row.since, since), expires_ms=max(row.expires_ms, expires_ms))
-    )
-
-
-def release(conn: Connection, reader_id: str) -> None:
-    """Ends the lease; an unknown reader is ignored."""
-    conn.execute(delete(reader_leases).where(reader_leases.c.reader_id == reader_id))
 
 
 def expire(conn: Connection, now_ms: int) -> tuple[str, ...]:

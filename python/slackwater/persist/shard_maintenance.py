@@ -6,7 +6,7 @@ Source: spec controllers 3.6, 3.7.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, update
 
@@ -21,30 +21,25 @@ from slackwater.persist.transactions import Transactions
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 
 
+@dataclass(frozen=True, slots=True)
 class ShardMaintenance:
     """Moves sinces, replaces parts and finalizes dropped shards. Thread-safe."""
 
-    def __init__(
-        self,
-        transactions: Transactions,
-        reads: ShardReads,
-        clock: Callable[[], int],
-    ) -> None:
-        self._transactions = transactions
-        self._reads = reads
-        self._clock = clock
+    transactions: Transactions
+    reads: ShardReads
+    clock: Callable[[], int]
 
     def set_since(self, sinces: Mapping[int, Timestamp]) -> None:
         """Moves sinces forward in one transaction; a since never moves back.
 
         The caller makes sure that no hold is before them. Raises `UnknownShard`.
         """
-        with self._transactions.write_lock:
-            self._transactions.refresh()
+        with self.transactions.write_lock:
+            self.transactions.refresh()
             moves = {
                 shard_id: since
                 for shard_id, since in sinces.items()
-                if since > self._reads.state(shard_id).since
+                if since > self.reads.state(shard_id).since
             }
 
             def move(conn: Connection) -> None:
@@ -56,7 +51,7 @@ class ShardMaintenance:
                     self._apply_since(shard_id, since)
 
             if moves:
-                self._transactions.run(self._transactions.fence, move, effect=apply)
+                self.transactions.run(self.transactions.fence, move, effect=apply)
 
     def replace_parts(
         self,
@@ -74,28 +69,24 @@ class ShardMaintenance:
         are the same with the new parts (I3), and that nobody holds the shard before. Tuples of
         parts that readers have stay readable. Raises `UnknownShard`.
         """
-        with self._transactions.write_lock:
-            self._transactions.refresh()
-            state = self._reads.state(shard_id)
-            present = self._reads.parts(shard_id)
+        with self.transactions.write_lock:
+            self.transactions.refresh()
+            state = self.reads.state(shard_id)
+            present = self.reads.parts(shard_id)
             gone = tuple(part for part in present if part.part_id in removed)
-            if (
-                shard_id in self._transactions.cache.dropped
-                or len(gone) != len(removed)
-                or not gone
-            ):
+            if shard_id in self.transactions.cache.dropped or len(gone) != len(removed) or not gone:
                 return False
             lower, upper = min(p.lower for p in gone), max(p.upper for p in gone)
-            first = self._transactions.cache.next_part_id
+            first = self.transactions.cache.next_part_id
             added = tuple(
                 committed_part(new, first + number, shard_id, lower, upper)
                 for number, new in enumerate(news)
             )
             kept = [part for part in present if part.part_id not in removed]
-            unreferenced = garbage.unreferenced(gone, [*kept, *added], self._clock())
+            unreferenced = garbage.unreferenced(gone, [*kept, *added], self.clock())
 
             def write(conn: Connection) -> None:
-                self._transactions.fence(conn, next_part=first + len(added))
+                self.transactions.fence(conn, next_part=first + len(added))
                 conn.execute(
                     statements.DELETE_PARTS, [{"gone": part_id} for part_id in sorted(removed)]
                 )
@@ -105,12 +96,12 @@ class ShardMaintenance:
                     conn.execute(statements.MOVE_SINCE, [{"moved": shard_id, "to_since": since}])
 
             def apply() -> None:
-                self._transactions.cache.next_part_id = first + len(added)
+                self.transactions.cache.next_part_id = first + len(added)
                 self._apply_since(shard_id, since)
-                if (index := self._transactions.cache.indexes.get(shard_id)) is not None:
-                    self._transactions.cache.indexes[shard_id] = index.replaced(removed, added)
+                if (index := self.transactions.cache.indexes.get(shard_id)) is not None:
+                    self.transactions.cache.indexes[shard_id] = index.replaced(removed, added)
 
-            self._transactions.run(write, effect=apply)
+            self.transactions.run(write, effect=apply)
             self._correct_stamps(unreferenced)
         return True
 
@@ -121,19 +112,19 @@ class ShardMaintenance:
         makes sure that nobody holds the shard. Of a tombstone it changes nothing (I28). Raises
         `UnknownShard`, and ValueError for a shard that was not dropped (I26).
         """
-        with self._transactions.write_lock:
-            self._transactions.refresh()
-            state = self._reads.state(shard_id)
-            if shard_id not in self._transactions.cache.dropped:
+        with self.transactions.write_lock:
+            self.transactions.refresh()
+            state = self.reads.state(shard_id)
+            if shard_id not in self.transactions.cache.dropped:
                 raise ValueError(f"shard {shard_id} is in use")
-            if shard_id not in self._transactions.cache.unfinalized:
+            if shard_id not in self.transactions.cache.unfinalized:
                 return True
-            present = self._reads.parts(shard_id)
+            present = self.reads.parts(shard_id)
             gone, kept = present[:limit], present[limit:]
-            unreferenced = garbage.unreferenced(gone, kept, self._clock())
+            unreferenced = garbage.unreferenced(gone, kept, self.clock())
 
             def write(conn: Connection) -> None:
-                self._transactions.fence(conn)
+                self.transactions.fence(conn)
                 conn.execute(
                     update(shards)
                     .where(shards.c.shard_id == shard_id)
@@ -144,27 +135,27 @@ class ShardMaintenance:
                 garbage.add(conn, unreferenced)
 
             def apply() -> None:
-                self._transactions.cache.states[shard_id] = replace(
+                self.transactions.cache.states[shard_id] = replace(
                     state, since=TIMESTAMP_MAX, upper=TIMESTAMP_MAX, shares_tables_upper=False
                 )
-                self._transactions.cache.indexes[shard_id] = PartIndex.of(kept)
+                self.transactions.cache.indexes[shard_id] = PartIndex.of(kept)
                 if not kept:
-                    self._transactions.cache.unfinalized.discard(shard_id)
+                    self.transactions.cache.unfinalized.discard(shard_id)
 
-            self._transactions.run(write, effect=apply)
+            self.transactions.run(write, effect=apply)
             self._correct_stamps(unreferenced)
         return not kept
 
     def _apply_since(self, shard_id: int, since: Timestamp) -> None:
-        state = self._transactions.cache.states[shard_id]
+        state = self.transactions.cache.states[shard_id]
         if since > state.since:
-            self._transactions.cache.states[shard_id] = replace(state, since=since)
+            self.transactions.cache.states[shard_id] = replace(state, since=since)
 
     def _correct_stamps(self, unreferenced: Sequence[garbage.GarbageFile]) -> None:
         """Readers may have got the old parts until now, which may be long after the stamp."""
-        now_ms = self._clock()
+        now_ms = self.clock()
         late = [f.uri for f in unreferenced if now_ms - f.replaced_ms > garbage.STAMP_MARGIN_MS]
         if late:
-            self._transactions.run(
-                self._transactions.fence, lambda conn: garbage.restamp(conn, late, now_ms)
+            self.transactions.run(
+                self.transactions.fence, lambda conn: garbage.restamp(conn, late, now_ms)
             )

@@ -97,9 +97,6 @@ class MutableAntichain:
         """The element of the frontier."""
         return self._heap[0] if self._heap else None
 
-    def count(self, time: Timestamp) -> int:
-        return self._counts.get(time, 0)
-
     def items(self) -> Iterator[tuple[Timestamp, int]]:
         """Times with their counts, all of them positive, in order of time."""
         return iter(sorted(self._counts.items()))

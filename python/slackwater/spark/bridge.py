@@ -41,8 +41,8 @@ from slackwater.compute.engine import (
     ViewContents,
     WholeIndex,
     WrittenFile,
-    WrittenRows,
 )
+from slackwater.compute.peeked_rows import PeekStashed
 from slackwater.compute.records import ArrangementSize, StepRecord
 from slackwater.persist.ipc import from_stream, to_stream
 from slackwater.planner.delta.program import Program, Size
@@ -258,17 +258,17 @@ class SparkBridge:
             wanted.keys,
             wanted.as_of,
             wanted.below,
-            wanted.rows,
-            wanted.bytes,
+            wanted.limits.rows,
+            wanted.limits.bytes,
         )
         return None if found is None else bytes(found)
 
-    def take_all(self, wanted: WholeIndex) -> bytes | WrittenRows | None:
+    def take_all(self, wanted: WholeIndex) -> bytes | PeekStashed | None:
         """All rows of an index, as `Engine.take_all` promises."""
         request = json.dumps(asdict(wanted))
         found = self._run(self._bridge().takeAll, wanted.program, request)
         if isinstance(found, str):
-            return WrittenRows(**json.loads(found))
+            return PeekStashed(**json.loads(found))
         return None if found is None else bytes(found)
 
     def arrangements(self) -> Sequence[ArrangementSize]:
@@ -388,22 +388,10 @@ class SparkBridge:
         )
         return from_stream(payload)
 
-    def write(
-        self,
-        sql: str,
-        directory: str,
-        catalog: str | None = None,
-        namespace: Sequence[str] | None = None,
-    ) -> list[WrittenFile]:
+    def write(self, sql: str, directory: str) -> list[WrittenFile]:
         bridge = self._bridge()
         answer = json.loads(
-            self._run(
-                bridge.write,
-                sql,
-                catalog or CATALOG,
-                self._names(namespace or (DEFAULT_SCHEMA,)),
-                directory,
-            )
+            self._run(bridge.write, sql, CATALOG, self._names((DEFAULT_SCHEMA,)), directory)
         )
         return [WrittenFile(**entry) for entry in answer]
 

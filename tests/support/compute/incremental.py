@@ -20,6 +20,7 @@ from tests.support.waiting import PATIENCE, wait_until
 from slackwater.compute.dataflow import Dataflow, IndexExport, Input, ViewExport
 from slackwater.compute.engine import Engine, Function, Known, Lookup, ViewPlan
 from slackwater.compute.limits import Limits
+from slackwater.compute.peeked_rows import PeekLimits
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.client import PersistClient, TablesAppend
@@ -217,7 +218,7 @@ class Bench:
             return None
         at = Timestamp(time)
         below = Timestamp(time + 1)
-        wanted = Lookup(program, to_stream(keys), at, below, 1 << 30, 1 << 30)
+        wanted = Lookup(program, to_stream(keys), at, below, PeekLimits(1 << 30, 1 << 30))
         stream = self.engine.look_up(wanted)
         return None if stream is None else from_stream(stream)
 

@@ -19,12 +19,10 @@ from slackwater.compute.controller.protocol import (
     Peek,
     PeekCanceled,
     PeekFailed,
-    PeekLimits,
     PeekRows,
-    PeekStashed,
-    Stash,
 )
 from slackwater.compute.controller.shell import OpenPeek
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId

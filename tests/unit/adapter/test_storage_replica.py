@@ -44,7 +44,7 @@ def test_what_runs_goes_on_when_its_replica_is_connected_again(place, tmp_path):
     (replica,) = DEFAULT_CLUSTER.replicas
     with place.env.catalog.lock:
         place.env.storage.connect_replica(DEFAULT_CLUSTER.id, replica.id)
-        place.coordinator.parts.implications._replicas.apply_commands()
+        place.coordinator.parts.implications.replicas.apply_commands()
     after, _ = running(place)
     assert after == before
     place.write("t", {"v": "a"})

@@ -11,6 +11,7 @@ from tests.support.waiting import PATIENCE
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.storage.controller.shell import Storage
 
 
 @pytest.fixture
@@ -62,11 +63,11 @@ def test_a_snapshot_that_could_not_be_read_comes_with_the_next_fetch(place, monk
     place.write("t", {"k": 1})
     place.sql("DECLARE c CURSOR FOR SUBSCRIBE t WITH (SNAPSHOT, PROGRESS)")
 
-    def away(global_id, as_of):
+    def away(storage, global_id, as_of):
         raise user_error("SLACKWATER_STORAGE_UNREADABLE", path="a file", reason="no answer")
 
     with monkeypatch.context() as faulty:
-        faulty.setattr(place.env.storage, "snapshot", away)
+        faulty.setattr(Storage, "snapshot", away)
         with pytest.raises(SlackwaterError, match="no answer"):
             place.sql("FETCH ALL c")
     place.write("t", {"k": 2})

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tests.support.compute.controller_room import CLUSTER, ComputeRoom, at, index, subscribe, view
+from tests.support.compute.installed_objects import InstalledObjects
 
 from slackwater.compute.controller import protocol as pr
 from slackwater.compute.controller.history import ReplicaState, replayed
 from slackwater.compute.controller.hydration import Phase
-from slackwater.compute.controller.reconciliation import InstalledObjects, Reconciled, reconcile
+from slackwater.compute.controller.reconciliation import Reconciled, reconcile
 from slackwater.controller.protocol import AllowCompaction
 from slackwater.repr.change_batch import ChangeBatch
 from slackwater.repr.errors import FatalError

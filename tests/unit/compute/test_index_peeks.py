@@ -13,13 +13,11 @@ from slackwater.compute.controller.protocol import (
     Peek,
     PeekAnswered,
     PeekFailed,
-    PeekLimits,
     PeekRows,
-    PeekStashed,
-    Stash,
 )
-from slackwater.compute.engine import Lookup, RowsFile, WholeIndex, WrittenRows
+from slackwater.compute.engine import Lookup, WholeIndex
 from slackwater.compute.index_peeks import IndexPeeks, IndexState
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.repr.errors import user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -33,7 +31,7 @@ class Engine:
 
     def __init__(self):
         self.rows = b"rows"
-        self.file = WrittenRows("file:///peeks/a", 20, 80, 5, "{}")
+        self.file = PeekStashed("file:///peeks/a", 20, 80, 5, "{}")
         self.ended = []
         self.asked = queue.Queue()
         self.gate = threading.Event()
@@ -48,7 +46,7 @@ class Engine:
 
     def take_all(self, wanted):
         rows = self.look_up(wanted)
-        return rows if wanted.file is None else self.file
+        return rows if wanted.stash is None else self.file
 
     @contextmanager
     def ended_by(self, interruption):
@@ -93,9 +91,7 @@ def room():
 def test_the_rows_at_the_time_are_looked_up(room):
     room.add("p", 7)
     assert room.next() == PeekAnswered("p", PeekRows(b"rows"))
-    assert room.engine.asked.get() == Lookup(
-        "program", b"keys", Timestamp(7), Timestamp(8), 10, 100
-    )
+    assert room.engine.asked.get() == Lookup("program", b"keys", Timestamp(7), Timestamp(8), LIMITS)
 
 
 def test_a_peek_waits_until_the_index_is_complete_at_its_time(room):
@@ -158,14 +154,13 @@ STASH = Stash("file:///peeks", PeekLimits(30, 300))
 
 
 def test_all_rows_are_taken_and_put_into_a_file_if_one_is_wanted(room):
-    whole = ("program", Timestamp(7), Timestamp(8), 10, 100)
+    whole = ("program", Timestamp(7), Timestamp(8), LIMITS)
     room.add_whole("few", None)
     assert room.next() == PeekAnswered("few", PeekRows(b"rows"))
     assert room.engine.asked.get() == WholeIndex(*whole)
     room.add_whole("many", STASH)
     assert room.next() == PeekAnswered("many", PeekStashed("file:///peeks/a", 20, 80, 5, "{}"))
-    file = RowsFile("file:///peeks", 30, 300)
-    assert room.engine.asked.get() == WholeIndex(*whole, file)
+    assert room.engine.asked.get() == WholeIndex(*whole, STASH)
 
 
 def test_the_file_of_a_peek_that_was_cancelled_is_discarded(room):

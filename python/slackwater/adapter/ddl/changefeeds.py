@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -19,58 +20,51 @@ from slackwater.repr.errors import user_error
 from slackwater.storage.ingestion import IngestionRunner
 
 
+@dataclass(frozen=True, slots=True)
 class ChangefeedDefinitions:
     """Changes of the sources that changefeeds fill."""
 
-    def __init__(
-        self,
-        changes: Changes,
-        planner: ConnectorPlanner,
-        changefeeds: Changefeeds,
-        ingestion: IngestionRunner,
-        timeline: Timeline,
-    ) -> None:
-        self._changes = changes
-        self._planner = planner
-        self._changefeeds = changefeeds
-        self._ingestion = ingestion
-        self._timeline = timeline
+    changes: Changes
+    planner: ConnectorPlanner
+    changefeeds: Changefeeds
+    ingestion: IngestionRunner
+    timeline: Timeline
 
     def add_table(self, execution: Execution, statement: st.AlterSourceAddTable) -> None:
         """Adds a table, which is filled from the next binding on.
 
         Its changes that were bound before are dead letters.
         """
-        named = self._changes.existing_name(
+        named = self.changes.existing_name(
             execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
         )
         if named is None:
             return
-        with self._changes.defining(execution.cancellation):
+        with self.changes.defining(execution.cancellation):
             source = self._source(named)
-            table, altered = self._planner.plan_feed_table(
+            table, altered = self.planner.plan_feed_table(
                 source, statement.table, execution.context
             )
 
             def make(conn: Connection) -> Sequence[CatalogOp]:
-                since = self._timeline.read_ts()
-                stored = self._changes.with_tables_shard(conn, table, since)
+                since = self.timeline.read_ts()
+                stored = self.changes.with_tables_shard(conn, table, since)
                 return [CreateItem(stored), altered]
 
-            self._changes.commit(make, execution.user)
-            self._changefeeds.inbox(source.id).invalidate()
-        self._ingestion.wake(source.id)
+            self.changes.commit(make, execution.user)
+            self.changefeeds.inbox(source.id).invalidate()
+        self.ingestion.wake(source.id)
 
     def replay(self, execution: Execution, statement: st.ReplayDeadLetters) -> None:
         """Tries the dead letters again; returns when that is done, with a notice."""
-        named = self._changes.existing_name(
+        named = self.changes.existing_name(
             execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
         )
         if named is None:
             return
         source = self._source(named)
-        replay = self._changefeeds.inbox(source.id).replay()
-        self._ingestion.wake(source.id)
+        replay = self.changefeeds.inbox(source.id).replay()
+        self.ingestion.wake(source.id)
         while not replay.done.wait(LOOK_S):
             execution.cancellation.check_deadline("the dead letters had been tried again")
         execution.session.notify(
@@ -78,7 +72,7 @@ class ChangefeedDefinitions:
         )
 
     def _source(self, named: tuple[str, str]) -> CatalogItem:
-        source = self._changes.state.get(*named, ItemKind.SOURCE)
+        source = self.changes.state.get(*named, ItemKind.SOURCE)
         if not source.is_changefeed:
             raise user_error(
                 "SLACKWATER_WRONG_KIND",

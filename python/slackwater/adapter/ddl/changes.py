@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from sqlalchemy import Connection
@@ -43,42 +43,35 @@ from slackwater.repr.relation import RelationDesc
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
 class Changes:
     """Commits changes, under the lock of the catalog, which `defining` takes for a statement.
 
     `on_drop` has functions by kind, which the transaction calls for each object that it drops.
     """
 
-    def __init__(
-        self,
-        catalog: DurableCatalog,
-        persist: PersistClient,
-        timeline: Timeline,
-        implications: Implications,
-        on_drop: Mapping[ItemKind, Callable[[Connection, GlobalId], None]],
-    ) -> None:
-        self._catalog = catalog
-        self._persist = persist
-        self._timeline = timeline
-        self._implications = implications
-        self._on_drop = on_drop
+    catalog: DurableCatalog
+    persist: PersistClient
+    timeline: Timeline
+    implications: Implications
+    on_drop: Mapping[ItemKind, Callable[[Connection, GlobalId], None]]
 
     @property
     def state(self) -> CatalogState:
         """The catalog as of now: an immutable snapshot."""
-        return self._catalog.state
+        return self.catalog.state
 
     @property
     def lock(self) -> AbstractContextManager[None]:
         """The lock of the catalog."""
-        return self._catalog.lock
+        return self.catalog.lock
 
     def defining(self, cancellation: Cancellation) -> AbstractContextManager[None]:
         """The lock of the catalog for a statement.
 
         Raises SLACKWATER_CANCELED and SLACKWATER_STATEMENT_TIMEOUT.
         """
-        return self._catalog.lock.defining(cancellation)
+        return self.catalog.lock.defining(cancellation)
 
     def new_name(
         self, execution: Execution, name: QualifiedName, *, if_not_exists: bool
@@ -110,11 +103,11 @@ class Changes:
         return None
 
     def new_id(self) -> GlobalId:
-        return self._catalog.allocate_ids()[0]
+        return self.catalog.allocate_ids()[0]
 
     def reserve_shard(self) -> int:
         """Reserves the id of a shard, which nobody else gets."""
-        return self._persist.definitions.reserve_shard()
+        return self.persist.definitions.reserve_shard()
 
     def cluster_for(self, execution: Execution, name: str | None) -> ClusterEntry:
         """The cluster of a new object: that of the name, or else of the session.
@@ -142,7 +135,7 @@ class Changes:
             name=name,
             create_sql="",
             owner=user,
-            created_ms=self._timeline.now(),
+            created_ms=self.timeline.now(),
         )
 
     def commit(
@@ -151,8 +144,8 @@ class Changes:
         user: str | None,
     ) -> CatalogDiff:
         """Commits a change, with its consequences. Called with the catalog's lock held."""
-        _, diff = self._catalog.transact(
-            self._with_shards_dropped(ops), user=user, on_durable=self._implications.prepare
+        _, diff = self.catalog.transact(
+            self._with_shards_dropped(ops), user=user, on_durable=self.implications.prepare
         )
         self._follow(diff)
         return diff
@@ -167,9 +160,9 @@ class Changes:
 
         Called with the catalog's lock held; the write locks of the write were taken before it.
         """
-        with self._catalog.stage(self._with_shards_dropped(ops), user=user) as change:
+        with self.catalog.stage(self._with_shards_dropped(ops), user=user) as change:
             result = write(change.step)
-            _, diff = change.publish(self._implications.prepare)
+            _, diff = change.publish(self.implications.prepare)
         self._follow(diff)
         return result
 
@@ -183,17 +176,17 @@ class Changes:
             _, diff = apply(before, made)
             for item in diff.dropped:
                 for shard_id in shards_of(item):
-                    if self._persist.reads.has_contents(shard_id):
-                        self._persist.definitions.drop_shard(conn, shard_id)
-                if item.kind in self._on_drop:
-                    self._on_drop[item.kind](conn, item.id)
+                    if self.persist.reads.has_contents(shard_id):
+                        self.persist.definitions.drop_shard(conn, shard_id)
+                if item.kind in self.on_drop:
+                    self.on_drop[item.kind](conn, item.id)
             return made
 
         return make
 
     def _follow(self, diff: CatalogDiff) -> None:
-        self._implications.apply(diff)
-        self._timeline.watch.signal()
+        self.implications.apply(diff)
+        self.timeline.watch.signal()
 
     def with_columns(
         self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem
@@ -205,7 +198,7 @@ class Changes:
             if desc is None or before is None or desc == before:
                 return [altered]
             if item.shard_id is not None:
-                self._persist.definitions.set_desc(conn, item.shard_id, desc, before)
+                self.persist.definitions.set_desc(conn, item.shard_id, desc, before)
             return [replace(altered, desc=desc)]
 
         return make
@@ -216,7 +209,7 @@ class Changes:
         """Creates the items with shards that share the tables upper."""
 
         def make(conn: Connection) -> Sequence[CatalogOp]:
-            since = self._timeline.read_ts()
+            since = self.timeline.read_ts()
             for item in items:
                 if item.kind is ItemKind.SOURCE and item.parent is None:
                     create_state(conn, item.id)
@@ -235,7 +228,7 @@ class Changes:
 
         The shard gets the id that the item names, if that was reserved.
         """
-        persist, desc = self._persist, item.desc
+        persist, desc = self.persist, item.desc
         if desc is None:
             raise AssertionError(f"the table {item.id} has no columns")
         shard_id = persist.definitions.create_shard(
@@ -252,7 +245,7 @@ class Changes:
             return item
 
         def shard(desc: RelationDesc) -> int:
-            return self._persist.definitions.create_shard(conn, desc, since=since, upper=None)
+            return self.persist.definitions.create_shard(conn, desc, since=since, upper=None)
 
         made = replace(item, shard_id=shard(item.desc))
         if not _propagates_errors(item):

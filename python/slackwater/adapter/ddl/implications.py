@@ -10,6 +10,7 @@ Source: spec coordinator 1.7, trap 11.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.durable import DurableCatalog
@@ -23,25 +24,18 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import JsonType
 
 
+@dataclass(frozen=True, slots=True)
 class Implications:
     """Starts and stops clusters, and the collections, dataflows, ingestions and sinks of items.
 
     `resize` gives the replica of a cluster, by their ids, what is due to its size.
     """
 
-    def __init__(
-        self,
-        catalog: DurableCatalog,
-        collections: Collections,
-        dataflows: Dataflows,
-        replicas: StorageReplicas,
-        resize: Callable[[str, str, str], None],
-    ) -> None:
-        self._catalog = catalog
-        self._collections = collections
-        self._dataflows = dataflows
-        self._replicas = replicas
-        self._resize = resize
+    catalog: DurableCatalog
+    collections: Collections
+    dataflows: Dataflows
+    replicas: StorageReplicas
+    resize: Callable[[str, str, str], None]
 
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
         """Makes created clusters, and the collections of created items.
@@ -51,7 +45,7 @@ class Implications:
         """
         try:
             self._create_clusters(diff.clusters_created)
-            self._collections.create(diff.created, after)
+            self.collections.create(diff.created, after)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
@@ -59,22 +53,22 @@ class Implications:
         """Carries out a committed change; called with the catalog's lock held."""
         try:
             redefined = self._redefine(diff)
-            self._dataflows.drop(diff.dropped)
-            self._collections.drop(diff.dropped)
+            self.dataflows.drop(diff.dropped)
+            self.collections.drop(diff.dropped)
             for altered in diff.clusters_altered:
                 self._alter_cluster(altered)
             for change in diff.altered:
-                self._collections.alter(change.before, change.after)
+                self.collections.alter(change.before, change.after)
                 if change.after.id not in redefined:
                     self._alter_dataflows(change)
             for item in diff.created:
                 if item.kind is ItemKind.SINK:
-                    self._collections.create_export(item)
-            self._dataflows.create(diff.created)
+                    self.collections.create_export(item)
+            self.dataflows.create(diff.created)
             for cluster in diff.clusters_dropped:
-                self._collections.storage.drop_instance(cluster.id)
-            self._dataflows.drop_clusters(diff.clusters_dropped)
-            self._replicas.apply_commands()
+                self.collections.storage.drop_instance(cluster.id)
+            self.dataflows.drop_clusters(diff.clusters_dropped)
+            self.replicas.apply_commands()
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 
@@ -86,29 +80,29 @@ class Implications:
         heirs = {each.replaces: each.id for each in diff.dropped if each.replaces is not None}
         redefined = [change for change in diff.altered if change.after.id in heirs]
         if redefined:
-            self._dataflows.drop(change.before for change in redefined)
-            self._dataflows.create_again([change.after for change in redefined], heirs)
+            self.dataflows.drop(change.before for change in redefined)
+            self.dataflows.create_again([change.after for change in redefined], heirs)
         return frozenset(change.after.id for change in redefined)
 
     def _create_clusters(self, clusters: tuple[ClusterEntry, ...]) -> None:
-        storage = self._collections.storage
+        storage = self.collections.storage
         for cluster in clusters:
             storage.create_instance(cluster.id)
             for replica in cluster.replicas:
                 storage.connect_replica(cluster.id, replica.id)
-        self._dataflows.create_clusters(clusters)
+        self.dataflows.create_clusters(clusters)
 
     def _alter_cluster(self, change: AlteredCluster) -> None:
         """New replicas begin before old ones end, so that what is there goes on meanwhile."""
-        cluster, storage = change.after.id, self._collections.storage
+        cluster, storage = change.after.id, self.collections.storage
         for before, after in change.changed:
             if before.size != after.size:
-                self._resize(cluster, after.id, after.size)
+                self.resize(cluster, after.id, after.size)
         for replica in change.added:
             storage.connect_replica(cluster, replica.id)
         for replica in change.dropped:
             storage.drop_replica(cluster, replica.id)
-        self._dataflows.alter_cluster(change)
+        self.dataflows.alter_cluster(change)
 
     def _alter_dataflows(self, change: Altered) -> None:
         """Moves dataflows with their objects, and lets indexes keep the columns of now.
@@ -118,24 +112,24 @@ class Implications:
         """
         before, after = change.before, change.after
         if after.kind.is_maintained and before.cluster != after.cluster:
-            self._dataflows.move(before, after)
+            self.dataflows.move(before, after)
         if after.kind is ItemKind.INDEX and before.details != after.details:
-            self._dataflows.retain(after)
+            self.dataflows.retain(after)
         if _meant(before) != _meant(after):
-            users = self._catalog.state.dependents(after.id)
+            users = self.catalog.state.dependents(after.id)
             indexes = [user for user in users if user.kind is ItemKind.INDEX]
-            self._dataflows.drop(indexes)
-            self._dataflows.create(indexes)
+            self.dataflows.drop(indexes)
+            self.dataflows.create(indexes)
 
     def start_all(self) -> None:
         """Lets the replicas of this process run all that the catalog has."""
-        storage = self._collections.storage
-        for cluster in self._catalog.state.clusters.values():
+        storage = self.collections.storage
+        for cluster in self.catalog.state.clusters.values():
             for replica in cluster.replicas:
                 storage.connect_replica(cluster.id, replica.id)
         storage.initialization_complete()
-        self._replicas.apply_commands()
-        self._dataflows.connect()
+        self.replicas.apply_commands()
+        self.dataflows.connect()
 
 
 def _meant(item: CatalogItem) -> tuple[str, int | None, list[tuple[str, JsonType]]]:

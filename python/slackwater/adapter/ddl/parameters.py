@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from slackwater.adapter.catalog.ops import SetParameter
 from slackwater.adapter.controllers.parameters import ParameterFile, SystemParameters
@@ -12,6 +13,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.parameters import checked, parameter
 
 
+@dataclass(frozen=True, slots=True)
 class ParameterDefinitions:
     """Changes parameters, one change at a time, durably first.
 
@@ -19,17 +21,10 @@ class ParameterDefinitions:
     the catalog's lock held. `file` is looked at by `read_file`.
     """
 
-    def __init__(
-        self,
-        changes: Changes,
-        parameters: SystemParameters,
-        carried_out: Callable[[], None],
-        file: ParameterFile | None,
-    ) -> None:
-        self._changes = changes
-        self._parameters = parameters
-        self._carried_out = carried_out
-        self._file = file
+    changes: Changes
+    parameters: SystemParameters
+    carried_out: Callable[[], None]
+    file: ParameterFile | None
 
     def alter_system(self, execution: Execution, statement: st.AlterSystem) -> None:
         """ALTER SYSTEM SET and RESET. When it returns, the change is durable and has an effect.
@@ -41,14 +36,14 @@ class ParameterDefinitions:
         value = None
         if named is not None and statement.value is not None:
             value = checked(named.name, statement.value)
-        with self._changes.defining(execution.cancellation):
-            altered = self._changes.state.parameters
+        with self.changes.defining(execution.cancellation):
+            altered = self.changes.state.parameters
             names = list(altered) if named is None else [named.name]
             ops = [SetParameter(each, value) for each in names]
             if any(altered.get(each) != value for each in names):
-                self._changes.commit(ops, execution.user)
-            self._parameters.alter(self._changes.state.parameters)
-            self._carried_out()
+                self.changes.commit(ops, execution.user)
+            self.parameters.alter(self.changes.state.parameters)
+            self.carried_out()
         if named is not None and named.of_sessions:
             execution.session.notify(
                 f"The variable {named.name} of this session stays: new sessions begin with the "
@@ -57,8 +52,8 @@ class ParameterDefinitions:
 
     def read_file(self) -> None:
         """Looks whether the file of parameters has changed, and goes by it."""
-        found = None if self._file is None else self._file.look()
+        found = None if self.file is None else self.file.look()
         if found is not None:
-            with self._changes.lock:
-                self._parameters.load(found)
-                self._carried_out()
+            with self.changes.lock:
+                self.parameters.load(found)
+                self.carried_out()

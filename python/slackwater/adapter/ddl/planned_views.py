@@ -64,22 +64,15 @@ class PlannedView:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class Views:
     """Plans maintained views."""
 
-    def __init__(
-        self,
-        relations: Relations,
-        timeline: Timeline,
-        engine: Engine,
-        planner: Planner,
-        dataflows: Dataflows,
-    ) -> None:
-        self._relations = relations
-        self._timeline = timeline
-        self._engine = engine
-        self._planner = planner
-        self._dataflows = dataflows
+    relations: Relations
+    timeline: Timeline
+    engine: Engine
+    planner: Planner
+    dataflows: Dataflows
 
     def plan_new(
         self,
@@ -96,7 +89,7 @@ class Views:
         SLACKWATER_TEMPORAL_FILTER, SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_REFRESH_TOO_EARLY, what
         `replacement_target` raises, and Spark's errors of the query.
         """
-        state = self._relations.state
+        state = self.relations.state
         analysis = self._analyzed(blank.full_name, context, statement.query.text)
         item = self._defined(blank, context, statement, analysis)
         if replaces is not None:
@@ -104,19 +97,19 @@ class Views:
         plan = self.plan(item)
         if not statement.refresh:
             self._refuse_untimely(item.full_name, plan, analysis, context.settings)
-        self._planner.leave(item.id, definition_of(item, state), plan)
+        self.planner.leave(item.id, definition_of(item, state), plan)
         # Held before the time is chosen, so that the view can be hydrated at that time.
-        hold = self._relations.hold(
-            [self._relations.item(each) for each in _collections(plan)],
+        hold = self.relations.hold(
+            [self.relations.item(each) for each in _collections(plan)],
             Holder(HoldKind.DEFINITION, item.id),
         )
         try:
-            now = self._timeline.read_ts()
+            now = self.timeline.read_ts()
             item = _scheduled(item, statement, now)
             as_of = first_time(item.full_name, item.refresh, now, hold.since)
         except SlackwaterError:
-            self._planner.forget(item.id, context.settings)
-            self._relations.storage.release(hold)
+            self.planner.forget(item.id, context.settings)
+            self.relations.storage.release(hold)
             raise
         return PlannedView(
             _maintained(item, plan),
@@ -130,12 +123,12 @@ class Views:
     def _analyzed(self, full: str, context: Context, text: str) -> Analysis:
         """The analysis of the query. Refuses a query that cannot be maintained."""
         refuse_other_reading(full, context.settings)
-        engine = self._engine.under(context.settings)
+        engine = self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign(full, analysis)
         self._refuse_unmaintainable(full, analysis)
         for below in analysis.views:
-            refuse_other_settings(full, context.settings, self._relations.item(GlobalId(below)))
+            refuse_other_settings(full, context.settings, self.relations.item(GlobalId(below)))
         return analysis
 
     def _defined(
@@ -184,15 +177,15 @@ class Views:
 
     def release(self, planned: PlannedView) -> None:
         """Releases the inputs: the view holds them itself now, or is not created."""
-        if planned.item.id not in self._relations.state.items:
-            self._planner.forget(planned.item.id, _details(planned.item).settings)
-        self._relations.storage.release(planned.hold)
+        if planned.item.id not in self.relations.state.items:
+            self.planner.forget(planned.item.id, _details(planned.item).settings)
+        self.relations.storage.release(planned.hold)
 
     def with_shards(self, conn: Connection, planned: PlannedView) -> CatalogItem:
         """Creates the view's shards in the transaction and names them in the item."""
         if planned.item.desc is None:
             raise AssertionError("a view has columns")
-        as_of, create = planned.as_of, self._relations.persist.definitions.create_shard
+        as_of, create = planned.as_of, self.relations.persist.definitions.create_shard
         rows, errors = (
             create(conn, desc, since=as_of, upper=as_of) for desc in (planned.item.desc, ERRORS)
         )
@@ -201,33 +194,33 @@ class Views:
 
     def plan(self, item: CatalogItem) -> ViewPlan:
         """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
-        definition = definition_of(item, self._relations.state)
-        return self._planner.plan(item.full_name, definition, _details(item).settings)
+        definition = definition_of(item, self.relations.state)
+        return self.planner.plan(item.full_name, definition, _details(item).settings)
 
     def analyze(self, context: Context, text: str) -> Analysis:
         """The analysis of a query with the settings and names of `context`."""
-        engine = self._engine.under(context.settings)
+        engine = self.engine.under(context.settings)
         return engine.analyze(text, context.catalog, context.namespace)
 
     def last_tick(self, item: CatalogItem) -> TickRecord | None:
         """The record of the view's last tick; None: none is on record."""
-        found = (each.record for each in self._dataflows.ticks())
+        found = (each.record for each in self.dataflows.ticks())
         ticks = [tick for tick in found if tick.global_id == item.id]
         return ticks[-1] if ticks else None
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
-        resident = self._dataflows.out_of_memory(item.id) is None
+        resident = self.dataflows.out_of_memory(item.id) is None
         settings = _details(item).settings
         schedule = item.refresh
         return self._explained(self.plan(item), settings, resident=resident, refresh=schedule)
 
     def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
-        settings, engine = context.settings, self._engine.under(context.settings)
+        settings, engine = context.settings, self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
         definition = Definition(text, context.catalog, context.namespace, analysis.functions)
-        plan = self._planner.plan("A maintained view", definition, settings)
+        plan = self.planner.plan("A maintained view", definition, settings)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)
 
@@ -236,7 +229,7 @@ class Views:
 
         Also SLACKWATER_REPLACEMENT when it reads a replacement.
         """
-        refuse_replacements(self._relations.state, (*analysis.relations, *analysis.views))
+        refuse_replacements(self.relations.state, (*analysis.relations, *analysis.views))
         if analysis.foreign:
             raise user_error(
                 "SLACKWATER_FOREIGN_RELATION", objectName=name, relationName=analysis.foreign[0]
@@ -297,7 +290,7 @@ class Views:
         """
         if plan.program is not None or not analysis.uses_mz_now:
             return
-        self._engine.under(settings).forget_plan(plan.kept.plan_id)
+        self.engine.under(settings).forget_plan(plan.kept.plan_id)
         reason = invalid_mz_now_use(plan.kept.plan)
         raise user_error(
             "SLACKWATER_TEMPORAL_FILTER",
@@ -313,9 +306,9 @@ class Views:
         resident: bool = True,
         refresh: RefreshSchedule | None = None,
     ) -> list[tuple[object, ...]]:
-        self._engine.under(settings).forget_plan(plan.kept.plan_id)
+        self.engine.under(settings).forget_plan(plan.kept.plan_id)
         analyzed = plan.kept.plan
-        names = {str(each): self._relations.item(each).full_name for each in _collections(plan)}
+        names = {str(each): self.relations.item(each).full_name for each in _collections(plan)}
         if refresh is not None:
             rows = explain_refreshed(analyzed, names)
         elif plan.program is None:

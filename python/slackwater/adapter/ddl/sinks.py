@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -28,57 +28,48 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
 
+@dataclass(frozen=True, slots=True)
 class SinkDefinitions:
     """Definitions of sinks. `awaited` has the times that statements wait for sinks to write."""
 
-    def __init__(
-        self,
-        changes: Changes,
-        planner: ConnectorPlanner,
-        collections: Collections,
-        relations: Relations,
-        timeline: Timeline,
-        *,
-        awaited: MutableMapping[GlobalId, Timestamp],
-    ) -> None:
-        self._changes = changes
-        self._planner = planner
-        self._collections = collections
-        self._relations = relations
-        self._timeline = timeline
-        self._awaited = awaited
+    changes: Changes
+    planner: ConnectorPlanner
+    collections: Collections
+    relations: Relations
+    timeline: Timeline
+    awaited: MutableMapping[GlobalId, Timestamp]
 
     def name_of(self, statement: st.CreateSink, context: Context) -> QualifiedName:
         """The name of the new sink: without one, that of the relation with ``_sink``."""
-        written = find_item(self._changes.state, statement.from_name, context)
+        written = find_item(self.changes.state, statement.from_name, context)
         return statement.name or QualifiedName((f"{written.name}_sink",))
 
     def create_sink(
         self, execution: Execution, named: tuple[str, str], statement: st.CreateSink
     ) -> None:
-        written = find_item(self._changes.state, statement.from_name, execution.context)
-        cluster = self._changes.cluster_for(execution, statement.cluster)
-        made = self._changes.new_item(ItemKind.SINK, *named, execution.user)
+        written = find_item(self.changes.state, statement.from_name, execution.context)
+        cluster = self.changes.cluster_for(execution, statement.cluster)
+        made = self.changes.new_item(ItemKind.SINK, *named, execution.user)
         blank = replace(made, cluster=cluster.id)
-        with self._changes.defining(execution.cancellation):
+        with self.changes.defining(execution.cancellation):
             if written.shard_id is not None:
-                self._collections.prepare_export(blank.id, written.id)
+                self.collections.prepare_export(blank.id, written.id)
             try:
-                item = self._planner.plan_sink(blank, statement, written)
+                item = self.planner.plan_sink(blank, statement, written)
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     details = item.of(SinkDetails)
                     as_of = details.as_of
-                    shard_id = self._collections.persist.definitions.create_shard(
+                    shard_id = self.collections.persist.definitions.create_shard(
                         conn, PROGRESS, since=as_of, upper=as_of
                     )
                     made = replace(item, details=replace(details, progress_shard=shard_id))
                     return [CreateItem(made)]
 
-                self._changes.commit(make, execution.user)
+                self.changes.commit(make, execution.user)
             finally:
-                self._collections.cancel_export(blank.id)
-        self._changes.tell_if_idle(execution, blank)
+                self.collections.cancel_export(blank.id)
+        self.changes.tell_if_idle(execution, blank)
 
     def redirect_sink(self, execution: Execution, statement: st.AlterSinkFrom) -> None:
         """ALTER SINK ... SET FROM: the files stay, and the other relation's changes follow them.
@@ -87,27 +78,27 @@ class SinkDefinitions:
         running sink ends after the catalog has changed; the next one continues where the files end,
         so there is no time at which both relations are written, or none.
         """
-        named = self._changes.existing_name(
+        named = self.changes.existing_name(
             execution, ItemKind.SINK, statement.name, if_exists=statement.if_exists
         )
         if named is None:
             return
-        sink = self._changes.state.get(*named, ItemKind.SINK)
-        written = find_item(self._changes.state, statement.from_name, execution.context)
-        self._planner.redirect_sink(sink, written)
-        time = self._timeline.read_ts()
+        sink = self.changes.state.get(*named, ItemKind.SINK)
+        written = find_item(self.changes.state, statement.from_name, execution.context)
+        self.planner.redirect_sink(sink, written)
+        time = self.timeline.read_ts()
         # Held before the sink gets there, so that it can be read where the sink is then.
-        hold = self._relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
+        hold = self.relations.hold([written], Holder(HoldKind.DEFINITION, sink.id))
         try:
             self._check_readable(sink, written, hold, time)
             self._wait_until_out(sink, time, execution.cancellation)
-            with self._changes.defining(execution.cancellation):
-                sink = self._changes.state.item(sink.id)
-                change = self._planner.redirect_sink(sink, self._changes.state.item(written.id))
+            with self.changes.defining(execution.cancellation):
+                sink = self.changes.state.item(sink.id)
+                change = self.planner.redirect_sink(sink, self.changes.state.item(written.id))
                 if change.depends_on != sink.depends_on:
-                    self._changes.commit([change], execution.user)
+                    self.changes.commit([change], execution.user)
         finally:
-            self._collections.storage.release(hold)
+            self.collections.storage.release(hold)
 
     def _wait_until_out(
         self, sink: CatalogItem, time: Timestamp, cancellation: Cancellation
@@ -119,15 +110,15 @@ class SinkDefinitions:
             raise FatalError(f"the sink {sink.full_name} has no progress shard")
 
         def out() -> Frontier:
-            return Frontier(self._collections.persist.reads.upper(shard_id))
+            return Frontier(self.collections.persist.reads.upper(shard_id))
 
-        self._awaited[sink.id] = time
+        self.awaited[sink.id] = time
         try:
-            is_out = self._timeline.watch.wait_until(
+            is_out = self.timeline.watch.wait_until(
                 lambda: out().value > time, cancellation.left_s(), cancellation
             )
         finally:
-            self._awaited.pop(sink.id, None)
+            self.awaited.pop(sink.id, None)
         if not is_out:
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",

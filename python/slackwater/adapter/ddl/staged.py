@@ -8,7 +8,7 @@ failure anywhere leaves everything as it was. Source: docs/decisions 0015.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
 
@@ -31,22 +31,15 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
 
 
+@dataclass(frozen=True, slots=True)
 class StagedTables:
     """CREATE TABLE AS SELECT, REPLACE TABLE, and their forms in DataFrames. Thread-safe."""
 
-    def __init__(
-        self,
-        reads: Reads,
-        writes: Writes,
-        tables: Tables,
-        changes: Changes,
-        committer: GroupCommitter,
-    ) -> None:
-        self._committer = committer
-        self._reads = reads
-        self._writes = writes
-        self._tables = tables
-        self._changes = changes
+    reads: Reads
+    writes: Writes
+    tables: Tables
+    changes: Changes
+    committer: GroupCommitter
 
     def stage(self, execution: Execution, definition: StageTable) -> StagedTarget:
         """The target of protocol section 2; nothing is changed.
@@ -54,14 +47,14 @@ class StagedTables:
         Raises whatever the definition would be refused for as the catalog is now.
         """
         check_outside_block(execution.session.transaction, definition.statement)
-        state = self._changes.state
-        planned = self._tables.plan_table(execution.user, definition.table)
+        state = self.changes.state
+        planned = self.tables.plan_table(execution.user, definition.table)
         existing = _replaceable(state, definition)
         if existing is not None and _same_columns(existing, definition.table.schema):
             return _target(existing, existing, None)
         _refuse_dependents(state, existing)
         apply(state, [*_drop(existing), CreateItem(planned)])
-        return _target(planned, existing, self._changes.reserve_shard())
+        return _target(planned, existing, self.changes.reserve_shard())
 
     def write(self, execution: Execution, request: protocol.WriteTables) -> WriteResult:
         """The write of protocol section 2 with a definition: durable and visible when it answers.
@@ -76,17 +69,15 @@ class StagedTables:
         write_id, hold, session = request.write_id, request.hold, execution.session
         try:
             check_outside_block(session.transaction, definition.statement)
-            if hold is not None and not self._reads.claim(hold):
-                return self._writes.without_lock(write_id)
+            if hold is not None and not self.reads.claim(hold):
+                return self.writes.without_lock(write_id)
             if hold is None and target.replaces is not None:
                 # Before ddl: who has the lock may want ddl.
-                hold = self._reads.lock_for_write(
-                    session, [target.replaces], execution.cancellation
-                )
-            planned = self._tables.plan_table(execution.user, definition.table)
+                hold = self.reads.lock_for_write(session, [target.replaces], execution.cancellation)
+            planned = self.tables.plan_table(execution.user, definition.table)
             rows = self._contents(planned, target, request.rows[0]) if stated.as_select else None
-            with self._changes.defining(execution.cancellation):
-                earlier = self._committer.written(write_id)
+            with self.changes.defining(execution.cancellation):
+                earlier = self.committer.written(write_id)
                 if earlier is not None:
                     return earlier
                 existing = self._expected(definition, target)
@@ -95,29 +86,29 @@ class StagedTables:
                 if existing is None or not _is_kept(existing, definition, target, rows is not None):
                     made = replace(planned, shard_id=target.shard)
                     return self._make(execution.user, existing, made, parts, write)
-                with self._writes.retract_all(session, existing) as removed:
+                with self.writes.retract_all(session, existing) as removed:
                     both = (removed, parts)
                     return self._refill(execution.user, existing, planned, both, write)
         finally:
             if hold is not None:
-                self._reads.release(hold)
+                self.reads.release(hold)
 
     def _contents(
         self, planned: CatalogItem, target: StagedTarget, rows: TableRows
     ) -> tuple[PartsAt, int] | None:
         if target.shard is not None:
-            return self._writes.contents(replace(planned, shard_id=target.shard), rows)
+            return self.writes.contents(replace(planned, shard_id=target.shard), rows)
         if target.replaces is None:
             raise AssertionError("a target is a table or a new shard")
         # A table that is gone is refused below the lock, unless this call repeats one.
-        existing = self._changes.state.items.get(target.replaces)
-        return None if existing is None else self._writes.contents(existing, rows)
+        existing = self.changes.state.items.get(target.replaces)
+        return None if existing is None else self.writes.contents(existing, rows)
 
     def _expected(self, definition: StageTable, target: StagedTarget) -> CatalogItem | None:
         """The table that is replaced, if it is the one that was staged."""
         if definition.mode is TableMode.CREATE:
             return None
-        existing = self._changes.state.find(*_named(definition))
+        existing = self.changes.state.find(*_named(definition))
         if (None if existing is None else existing.id) != target.replaces:
             raise _changed(definition)
         return existing
@@ -131,7 +122,7 @@ class StagedTables:
         write: Write,
     ) -> WriteResult:
         """Keeps the object, and replaces its contents, properties and comment."""
-        altered = self._tables.redefined(existing, planned)
+        altered = self.tables.redefined(existing, planned)
 
         def at(time: Timestamp) -> tuple[NewPart, ...]:
             return tuple(part for parts_at in parts for part in parts_at(time))
@@ -139,9 +130,9 @@ class StagedTables:
         filled = replace(write, appends={existing.stored.shard_id: at})
 
         def commit(step: Step) -> WriteResult:
-            return self._committer.submit(replace(filled, steps=(step,))).result()
+            return self.committer.submit(replace(filled, steps=(step,))).result()
 
-        return self._changes.commit_with_write(
+        return self.changes.commit_with_write(
             lambda _: [] if altered is None else [altered], user, commit
         )
 
@@ -154,12 +145,12 @@ class StagedTables:
         write: Write,
     ) -> WriteResult:
         """Makes a new object; an existing one of that name is dropped in the same transaction."""
-        _refuse_dependents(self._changes.state, existing)
+        _refuse_dependents(self.changes.state, existing)
         prepared: list[tuple[Timestamp, tuple[NewPart, ...]]] = []
 
         def define(conn: Connection) -> Sequence[CatalogOp]:
             time, first = prepared[-1]
-            made = self._changes.with_first_parts(conn, planned, time, first)
+            made = self.changes.with_first_parts(conn, planned, time, first)
             return [*_drop(existing), CreateItem(made)]
 
         def commit(step: Step) -> WriteResult:
@@ -167,9 +158,9 @@ class StagedTables:
                 prepared.append((time, parts(time)))
                 return step
 
-            return self._committer.submit(replace(write, step_at=at)).result()
+            return self.committer.submit(replace(write, step_at=at)).result()
 
-        return self._changes.commit_with_write(define, user, commit)
+        return self.changes.commit_with_write(define, user, commit)
 
 
 def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | None:

@@ -16,12 +16,10 @@ from slackwater.adapter.time.watch import Cancellation
 from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.protocol import (
     Peek,
-    PeekLimits,
     PeekRows,
-    PeekStashed,
-    Stash,
 )
 from slackwater.compute.controller.shell import OpenPeek
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 

@@ -111,33 +111,20 @@ class OpenIndexes(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Reads:
     """Binds queries. Thread-safe; waits in the caller's thread."""
 
-    def __init__(
-        self,
-        relations: Relations,
-        timeline: Timeline,
-        committer: GroupCommitter,
-        health: Health,
-        lease: LockLease,
-        *,
-        system: SystemRows,
-        indexes: OpenIndexes,
-        stashed: StashedRows,
-    ) -> None:
-        self._relations = relations
-        self._storage = relations.storage
-        self._persist = relations.persist
-        self._timeline = timeline
-        self._committer = committer
-        self._health = health
-        self._system = system
-        self._indexes = indexes
-        self._stashed = stashed
-        self._lease = lease
-        self._lock = threading.Lock()
-        self._open: dict[str, OpenHold] = {}
+    relations: Relations
+    timeline: Timeline
+    committer: GroupCommitter
+    health: Health
+    lease: LockLease
+    system: SystemRows
+    indexes: OpenIndexes
+    stashed: StashedRows
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _open: dict[str, OpenHold] = field(default_factory=dict, init=False)
 
     def bind(
         self,
@@ -167,7 +154,7 @@ class Reads:
     def refuse_past(self, asked: Bind) -> None:
         """Raises SLACKWATER_UNSUPPORTED for a system relation at an exact time that is named."""
         for relation in asked.relations:
-            item = self._relations.item(relation.id)
+            item = self.relations.item(relation.id)
             refuse_past(item, relation.as_of or asked.as_of)
 
     def _bind(self, session: Session, asked: Bind, cancellation: Cancellation) -> BindAnswer:
@@ -176,9 +163,9 @@ class Reads:
         own = [relation.as_of for relation in asked.relations]
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
-        cluster = self._relations.state.id_of_cluster(session.variable("cluster"))
+        cluster = self.relations.state.id_of_cluster(session.variable("cluster"))
         try:
-            self._persist.transactions.confirm_leadership()
+            self.relations.persist.transactions.confirm_leadership()
             self._hold(opened, items, own)
             inputs = self.inputs(items)
             shared = [i for i, when in zip(inputs, own, strict=True) if when is None]
@@ -189,7 +176,7 @@ class Reads:
                 timestamp if when is None else self._determine(session, (i,), when).timestamp
                 for i, when in zip(inputs, own, strict=True)
             ]
-            self._health.tell_of_stalled(session, self._relations.state, items)
+            self.health.tell_of_stalled(session, self.relations.state, items)
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
             system = self._system_rows(items, times)
@@ -210,8 +197,8 @@ class Reads:
         if not opened.locked:
             return BindAnswer(timestamp, hold, tuple(answers), most, views=views)
         with self._lock:
-            opened.last_renewed_s = self._lease.monotonic()
-        return BindAnswer(timestamp, hold, tuple(answers), most, self._lease.ms, views)
+            opened.last_renewed_s = self.lease.monotonic()
+        return BindAnswer(timestamp, hold, tuple(answers), most, self.lease.ms, views)
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation
@@ -230,10 +217,10 @@ class Reads:
 
     def _end(self, token: str, opened: OpenHold) -> None:
         for hold in (*([] if opened.shared is None else [opened.shared]), *opened.own.values()):
-            self._storage.release(hold)
+            self.relations.storage.release(hold)
         if opened.locked:
-            self._committer.release(token)
-        self._stashed.end(token)
+            self.committer.release(token)
+        self.stashed.end(token)
         opened.session.holds.discard(token)
 
     def renew(self, token: str) -> None:
@@ -241,7 +228,7 @@ class Reads:
         with self._lock:
             opened = self._open.get(token)
             if opened is not None and opened.last_renewed_s is not None:
-                opened.last_renewed_s = self._lease.monotonic()
+                opened.last_renewed_s = self.lease.monotonic()
 
     def claim(self, token: str) -> bool:
         """Keeps a lock for the write that has come; False if there is no such lock any more."""
@@ -262,7 +249,7 @@ class Reads:
 
         Their holds end as well, and their writes are refused.
         """
-        before_s = self._lease.monotonic() - self._lease.ms / 1000
+        before_s = self.lease.monotonic() - self.lease.ms / 1000
         with self._lock:
             expired = {
                 token: opened
@@ -280,7 +267,7 @@ class Reads:
         with session.lock:
             hold, session.block_hold = session.block_hold, None
         if hold is not None:
-            self._storage.release(hold)
+            self.relations.storage.release(hold)
 
     def choose(self, session: Session, items: Sequence[CatalogItem], when: QueryWhen) -> Timestamp:
         """Chooses the time for reading `items`, which the caller holds; does not wait.
@@ -335,9 +322,9 @@ class Reads:
                 inputs=tuple(inputs),
                 isolation=Isolation(session.variable("transaction_isolation")),
                 when=when,
-                oracle_read_ts=self._timeline.read_ts(),
+                oracle_read_ts=self.timeline.read_ts(),
                 depends_on_time=depends_on_time,
-                present=self._storage.tables_upper(),
+                present=self.relations.storage.tables_upper(),
             )
         )
 
@@ -347,7 +334,7 @@ class Reads:
             InputFrontiers(
                 item.id,
                 item.full_name,
-                *self._relations.frontiers(item),
+                *self.relations.frontiers(item),
                 InputKind.COMPUTE if item.kind is ItemKind.MATERIALIZED_VIEW else InputKind.STORAGE,
             )
             for item in items
@@ -360,23 +347,23 @@ class Reads:
         """
 
         def reached() -> bool:
-            if item.id not in self._relations.state.items:
+            if item.id not in self.relations.state.items:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
-            return not self._relations.upper(item).allows(time)
+            return not self.relations.upper(item).allows(time)
 
-        if not self._timeline.watch.wait_until(reached, cancellation.left_s(), cancellation):
+        if not self.timeline.watch.wait_until(reached, cancellation.left_s(), cancellation):
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=item.full_name,
                 timestamp=str(time),
                 seconds=f"{cancellation.timeout_ms / 1000:g}",
-                complete=str(self._relations.upper(item).last_complete()),
-                reason=self._health.failing_below(self._relations.state, item)
-                or self._health.next_refresh(self._relations.state, item, time),
+                complete=str(self.relations.upper(item).last_complete()),
+                reason=self.health.failing_below(self.relations.state, item)
+                or self.health.next_refresh(self.relations.state, item, time),
             )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
-        item = self._relations.item(global_id)
+        item = self.relations.item(global_id)
         if item.kind not in READABLE or (
             item.shard_id is None and item.kind is not ItemKind.SYSTEM_TABLE
         ):
@@ -393,10 +380,10 @@ class Reads:
         cancellation: Cancellation,
     ) -> OpenHold:
         if write_targets:
-            ids = self._relations.tables_below([*(item.id for item in items), *write_targets])
-            self._committer.lock(ids, token, cancellation=cancellation)
+            ids = self.relations.tables_below([*(item.id for item in items), *write_targets])
+            self.committer.lock(ids, token, cancellation=cancellation)
         opened = OpenHold(session, bool(write_targets))
-        self._stashed.begin(token)
+        self.stashed.begin(token)
         with self._lock:
             self._open[token] = opened
         session.holds.add(token)
@@ -421,9 +408,9 @@ class Reads:
             if when is None:
                 together.append(item)
             elif item.id not in opened.own:
-                opened.own[item.id] = self._relations.hold([item], holder)
+                opened.own[item.id] = self.relations.hold([item], holder)
         if together:
-            opened.shared = self._relations.hold(together, holder)
+            opened.shared = self.relations.hold(together, holder)
 
     def _downgrade(
         self,
@@ -442,9 +429,9 @@ class Reads:
             else:
                 shared = time
         if opened.shared is not None and shared is not None:
-            opened.shared = self._storage.downgrade(opened.shared, shared)
+            opened.shared = self.relations.storage.downgrade(opened.shared, shared)
         for global_id, time in own.items():
-            opened.own[global_id] = self._storage.downgrade(opened.own[global_id], time)
+            opened.own[global_id] = self.relations.storage.downgrade(opened.own[global_id], time)
 
     def _statement_time(
         self,
@@ -462,7 +449,7 @@ class Reads:
             return block
         if not inputs:
             named = as_of_timestamp(when)
-            return self._timeline.read_ts() if named is None else named
+            return self.timeline.read_ts() if named is None else named
         chosen = self._determine(session, inputs, when).timestamp
         if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)
@@ -476,12 +463,12 @@ class Reads:
 
         That is all of the schemas that its first read names (spec coordinator 2.9).
         """
-        schemas = {fold(self._relations.item(each.id).schema_name) for each in inputs}
+        schemas = {fold(self.relations.item(each.id).schema_name) for each in inputs}
         holder = Holder(HoldKind.TRANSACTION, session.session_id)
         while session.block_hold is None:
             readable = [
                 item
-                for item in self._relations.state.items.values()
+                for item in self.relations.state.items.values()
                 if item.shard_id is not None
                 and fold(item.schema_name) in schemas
                 and self._is_readable(item, time)
@@ -489,7 +476,7 @@ class Reads:
             if not readable:
                 return
             try:
-                session.block_hold = self._storage.acquire(
+                session.block_hold = self.relations.storage.acquire(
                     [item.id for item in readable], holder, time
                 )
             except StorageError:
@@ -498,7 +485,7 @@ class Reads:
 
     def _is_readable(self, item: CatalogItem, time: Timestamp) -> bool:
         try:
-            return self._relations.since(item).value <= time
+            return self.relations.since(item).value <= time
         except SlackwaterError:
             return False
 
@@ -542,7 +529,7 @@ class Reads:
                 "retractions": False,
                 "time_filter": False,
             }
-            for global_id, rows in self._system.rows(wanted).items()
+            for global_id, rows in self.system.rows(wanted).items()
         }
 
     def _relation(
@@ -553,9 +540,9 @@ class Reads:
         cluster: GlobalId | None,
     ) -> dict[str, Any]:
         shard_id = item.stored.shard_id
-        self._relations.refuse_errors(item, time, Timestamp(time + 1))
-        parts = self._persist.reads.parts_at(shard_id, time)
-        state = self._persist.reads.state(shard_id)
+        self.relations.refuse_errors(item, time, Timestamp(time + 1))
+        parts = self.relations.persist.reads.parts_at(shard_id, time)
+        state = self.relations.persist.reads.state(shard_id)
         refuse_older_plan(item, state.desc, not_null)
         relation = relation_json(parts, state.desc, as_of=time)
         # The since is that of the parts, or a later one.
@@ -571,10 +558,10 @@ class Reads:
 
     def _offers(self, global_id: GlobalId, cluster: GlobalId | None) -> list[dict[str, Any]]:
         """The indexes of the cluster on the relation that the driver may read for the parts."""
-        state = self._relations.state
+        state = self.relations.state
         users = state.dependents(global_id)
         indexes = [i for i in users if i.kind is ItemKind.INDEX and i.cluster == cluster]
-        offers = ((each, self._indexes.index(each.id)) for each in indexes)
+        offers = ((each, self.indexes.index(each.id)) for each in indexes)
         return [
             {
                 "id": each.id,

@@ -176,16 +176,14 @@ class QueryCursor:
         self.rest = None
 
 
+@dataclass(frozen=True, slots=True)
 class Subscriptions:
     """Opens subscriptions and cursors."""
 
-    def __init__(
-        self, relations: Relations, timeline: Timeline, engine: Engine, reads: Reads
-    ) -> None:
-        self._relations = relations
-        self._timeline = timeline
-        self._engine = engine
-        self._reads = reads
+    relations: Relations
+    timeline: Timeline
+    engine: Engine
+    reads: Reads
 
     def columns(self, context: Context, statement: st.Subscribe) -> RelationDesc:
         """The columns of the SUBSCRIBE's rows. Raises SLACKWATER_SUBSCRIBE_NEEDS_CURSOR."""
@@ -221,14 +219,14 @@ class Subscriptions:
         if isinstance(statement, st.Subscribe):
             return self._open(session, context, statement)
         text = statement.text.text
-        engine = self._engine.under(context.settings)
+        engine = self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.foreign:
             raise unsupported(
                 f"A cursor over {', '.join(analysis.foreign)}",
                 advice="Cursors read relations of slackwater. Run the query itself.",
             )
-        items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
+        items = [self.relations.item(GlobalId(i)) for i in analysis.relations]
         when = self._when(context, statement.as_of)
         for item in items:
             refuse_past(item, when)
@@ -242,7 +240,7 @@ class Subscriptions:
             return pa.Table.from_arrays(table.columns, names=names).cast(schema)
 
         return QueryCursor(
-            analysis.desc, answer, self._timeline.now(), lambda: session.answer_limit_bytes, hold
+            analysis.desc, answer, self.timeline.now(), lambda: session.answer_limit_bytes, hold
         )
 
     def _held(
@@ -250,10 +248,10 @@ class Subscriptions:
     ) -> tuple[FeedHold, Timestamp]:
         """A time at which `items` are read, and a hold there."""
         # Before the time is chosen: what it is chosen from must not move away.
-        hold = FeedHold(self._relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
+        hold = FeedHold(self.relations, items, Holder(HoldKind.SUBSCRIPTION, session.session_id))
         try:
-            self._relations.persist.transactions.confirm_leadership()
-            time = self._reads.choose(session, items, when)
+            self.relations.persist.transactions.confirm_leadership()
+            time = self.reads.choose(session, items, when)
             hold.release(time)
         except BaseException:
             hold.release(None)
@@ -285,14 +283,14 @@ class Subscriptions:
         if up_to == as_of:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
         return Subscription(
-            timeline=self._timeline,
+            timeline=self.timeline,
             feed=self._feed(context, desc, items, text, hold),
             output=SubscribeFormat(spec, desc),
             as_of=as_of,
             up_to=up_to,
             position=as_of,
             reads=tuple(item.id for item in items),
-            created_ms=self._timeline.now(),
+            created_ms=self.timeline.now(),
             limit_bytes=lambda: session.answer_limit_bytes,
         )
 
@@ -305,9 +303,9 @@ class Subscriptions:
         hold: FeedHold,
     ) -> Feed:
         if text is None:
-            return CollectionFeed(self._relations, items[0], hold)
+            return CollectionFeed(self.relations, items[0], hold)
         query = FeedQuery(text, context, desc, tuple(item.id for item in items))
-        return QueryFeed(self._relations, self._engine, query, hold)
+        return QueryFeed(self.relations, self.engine, query, hold)
 
     def _target(
         self, context: Context, statement: st.Subscribe
@@ -315,7 +313,7 @@ class Subscriptions:
         """Columns, collections and, unless it is one stored collection, the query's text."""
         target = statement.target
         if isinstance(target, QualifiedName):
-            item = find_item(self._relations.state, target, context)
+            item = find_item(self.relations.state, target, context)
             if (
                 item.kind is not ItemKind.VIEW
                 and item.desc is not None
@@ -326,7 +324,7 @@ class Subscriptions:
             text = f"SELECT * FROM {target.sql}"
         else:
             text = target.text
-        engine = self._engine.under(context.settings)
+        engine = self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
         if analysis.uses_mz_now:
             raise unsupported(
@@ -339,7 +337,7 @@ class Subscriptions:
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
-        items = [self._relations.item(GlobalId(i)) for i in analysis.relations]
+        items = [self.relations.item(GlobalId(i)) for i in analysis.relations]
         for item in items:
             _refuse_system(item)
             refuse_replacement(item)
@@ -351,7 +349,7 @@ class Subscriptions:
         stripped = expression.strip()
         if stripped.isdecimal():
             return _checked(int(stripped), expression)
-        engine = self._engine.under(context.settings)
+        engine = self.engine.under(context.settings)
         return _checked(engine.milliseconds(expression), expression)
 
 

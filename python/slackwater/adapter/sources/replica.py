@@ -34,26 +34,19 @@ class _Replica:
     """The commands of a connection that has not said all yet."""
 
 
+@dataclass(frozen=True, slots=True)
 class StorageReplicas:
     """Carries out the commands of the controller. `respond` takes their responses to it.
 
     `configure` is told the parameters that have other values.
     """
 
-    def __init__(
-        self,
-        inbox: ReplicaInbox,
-        sources: Sources,
-        sinks: SinkRunner,
-        respond: Callable[[Response], None],
-        configure: Callable[[Mapping[str, str]], None],
-    ) -> None:
-        self._inbox = inbox
-        self._sources = sources
-        self._sinks = sinks
-        self._respond = respond
-        self._configure = configure
-        self._replicas: dict[ReplicaKey, _Replica] = {}
+    inbox: ReplicaInbox
+    sources: Sources
+    sinks: SinkRunner
+    respond: Callable[[Response], None]
+    configure: Callable[[Mapping[str, str]], None]
+    _replicas: dict[ReplicaKey, _Replica] = field(default_factory=dict, init=False)
 
     def apply_commands(self) -> None:
         """Carries out the commands. The caller holds the catalog's lock, so no two threads do.
@@ -61,10 +54,10 @@ class StorageReplicas:
         What a replica runs ends with its connection, unless another one to it begins at once: the
         next one begins with what is durable.
         """
-        for key, command in self._inbox.drain():
+        for key, command in self.inbox.drain():
             match command:
                 case DisconnectReplica():
-                    if not self._inbox.is_coming(key):
+                    if not self.inbox.is_coming(key):
                         self._end(key)
                 case Hello():
                     self._replicas.setdefault(key, _Replica()).first = [command]
@@ -94,7 +87,7 @@ class StorageReplicas:
             else:
                 self._give_up(key, global_id)
         replica.state = found.state
-        self._configure(found.state.parameters)
+        self.configure(found.state.parameters)
         for run in found.start:
             self._run(run)
 
@@ -104,7 +97,7 @@ class StorageReplicas:
             case RunIngestion() | RunSink():
                 self._run(command)
             case UpdateConfiguration(parameters):
-                self._configure(dict(parameters))
+                self.configure(dict(parameters))
             case AllowCompaction(global_id, since) if since.is_empty:
                 self._give_up(key, global_id)
             case _:
@@ -114,18 +107,18 @@ class StorageReplicas:
     def _run(self, command: RunIngestion | RunSink) -> None:
         match command:
             case RunIngestion():
-                self._sources.run(command)
+                self.sources.run(command)
             case RunSink():
-                self._sinks.run(command)
+                self.sinks.run(command)
 
     def _stop(self, global_id: GlobalId) -> None:
         """Ends the object, if it runs. When this returns, an ingestion has done its last step.
 
         A sink may still be writing, if that takes long (`SinkRunner.remove`).
         """
-        self._sources.stop(global_id)
-        self._sinks.remove(global_id)
+        self.sources.stop(global_id)
+        self.sinks.remove(global_id)
 
     def _give_up(self, key: ReplicaKey, global_id: GlobalId) -> None:
         self._stop(global_id)
-        self._respond(DroppedIds(key, (global_id,)))
+        self.respond(DroppedIds(key, (global_id,)))

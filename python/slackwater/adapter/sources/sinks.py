@@ -59,6 +59,7 @@ def sink_config(item: CatalogItem) -> SinkConfig:
     return item.of(SinkDetails).config
 
 
+@dataclass(slots=True)
 class SinkRunner:
     """Runs the sinks of the environment. A failing sink retries and holds up no other.
 
@@ -67,29 +68,20 @@ class SinkRunner:
     `clock_ms` gives wall clock milliseconds.
     """
 
-    def __init__(
-        self,
-        relations: Relations,
-        watch: FrontierWatch,
-        awaited: Mapping[GlobalId, Timestamp],
-        clock_ms: Callable[[], int],
-        on_fatal: Callable[[str], None],
-    ) -> None:
-        self._relations = relations
-        self._persist = relations.persist
-        self._watch = watch
-        self._awaited = awaited
-        self._clock_ms = clock_ms
-        self._on_fatal = on_fatal
-        self._lock = threading.Lock()
-        self._running: dict[GlobalId, RunningSink] = {}
-        self._ending: list[tuple[str, threading.Thread]] = []
+    relations: Relations
+    watch: FrontierWatch
+    awaited: Mapping[GlobalId, Timestamp]
+    clock_ms: Callable[[], int]
+    on_fatal: Callable[[str], None]
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
+    _ending: list[tuple[str, threading.Thread]] = field(default_factory=list, init=False)
 
     def run(self, command: RunSink) -> None:
         """Runs the sink as the command says, in place of how it ran before."""
         self.remove(command.id)
-        item = self._relations.item(command.id)
-        running = RunningSink(item, command, changed_ms=self._clock_ms())
+        item = self.relations.item(command.id)
+        running = RunningSink(item, command, changed_ms=self.clock_ms())
         thread = threading.Thread(
             target=self._run, args=(running,), name=f"sink-{item.id}", daemon=True
         )
@@ -116,7 +108,7 @@ class SinkRunner:
         if running is None:
             return
         running.stop.cancel()
-        self._watch.signal()
+        self.watch.signal()
         thread = running.thread
         if thread is None:
             return
@@ -163,11 +155,11 @@ class SinkRunner:
                     _log.warning(
                         "status", object=running.item.id, status="stalled", error=str(error)
                     )
-                    running.changed_ms = self._clock_ms()
+                    running.changed_ms = self.clock_ms()
                 running.error = str(error)
                 running.stop.pause(RETRY_S)
             except (FatalError, Fenced) as error:
-                self._on_fatal(str(error))
+                self.on_fatal(str(error))
                 return
 
     def _await_writers(self, running: RunningSink) -> None:
@@ -179,16 +171,16 @@ class SinkRunner:
 
     def _follow(self, running: RunningSink) -> None:
         item, description = running.item, running.command.description
-        source = self._relations.item(description.from_id)
+        source = self.relations.item(description.from_id)
         as_of = Timestamp(description.as_of.value)
-        transactions, progress = self._persist.transactions, self._progress(item, as_of)
+        transactions, progress = self.relations.persist.transactions, self._progress(item, as_of)
         confirm = transactions.confirm_leadership
         claim = Claim(item.id, item.full_name, transactions.epoch, confirm, progress)
-        running.sink = FilesSink(sink_config(item), source.stored.desc, claim, clock=self._clock_ms)
+        running.sink = FilesSink(sink_config(item), source.stored.desc, claim, clock=self.clock_ms)
         reached = running.sink.frontier
         _refuse_gap(running, source, reached)
         # The export holds its input, also while it fails, one step behind what it has reported.
-        feed = CollectionFeed(self._relations, source, None)
+        feed = CollectionFeed(self.relations, source, None)
         while not running.stop.is_cancelled:
             reached = self._step(running, running.sink, feed, reached)
             if self._is_awaited(item, running.sink):
@@ -196,7 +188,7 @@ class SinkRunner:
             self._record(item, running.sink)
             if running.error is not None:
                 running.error = None
-                running.changed_ms = self._clock_ms()
+                running.changed_ms = self.clock_ms()
                 _log.info("status", object=item.id, status="running", error=None)
         running.sink.close()
 
@@ -204,7 +196,7 @@ class SinkRunner:
         """The frontier that the sink has recorded; None as long as it has recorded none."""
         if item.progress_shard is None:
             return None
-        upper = self._persist.reads.upper(item.progress_shard)
+        upper = self.relations.persist.reads.upper(item.progress_shard)
         return Frontier(upper) if upper > as_of else None
 
     def _record(self, item: CatalogItem, sink: FilesSink) -> None:
@@ -215,15 +207,15 @@ class SinkRunner:
         shard_id = item.progress_shard
         if shard_id is None or sink.frontier is None:
             return
-        if sink.frontier.value <= self._persist.reads.upper(shard_id):
+        if sink.frontier.value <= self.relations.persist.reads.upper(shard_id):
             return
         try:
-            self._persist.commits.advance({shard_id: Timestamp(sink.frontier.value)})
+            self.relations.persist.commits.advance({shard_id: Timestamp(sink.frontier.value)})
         except UnknownShard:
             # The sink was dropped meanwhile, and is about to be told to stop.
             return
-        self._relations.storage.report([(item.id, sink.frontier)])
-        self._watch.signal()
+        self.relations.storage.report([(item.id, sink.frontier)])
+        self.watch.signal()
 
     def _step(
         self, running: RunningSink, sink: FilesSink, feed: CollectionFeed, reached: Frontier | None
@@ -232,7 +224,7 @@ class SinkRunner:
         as_of = running.command.as_of
         begin = Timestamp(as_of.frontier.value)
         seen = begin if reached is None else reached.value
-        if not self._watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, running.stop):
+        if not self.watch.wait_until(lambda: feed.frontier().value > seen, IDLE_S, running.stop):
             sink.tell()
             return reached
         upper = feed.frontier()
@@ -248,7 +240,7 @@ class SinkRunner:
 
     def _is_awaited(self, item: CatalogItem, sink: FilesSink) -> bool:
         """Whether a statement waits for a time that the sink has not recorded yet."""
-        awaited = self._awaited.get(item.id)
+        awaited = self.awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)
 
 

@@ -6,6 +6,7 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
@@ -25,22 +26,15 @@ from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.progress import binding_rows
 
 
+@dataclass(frozen=True, slots=True)
 class SourceSteps:
     """Commits the steps of ingestions."""
 
-    def __init__(
-        self,
-        persist: PersistClient,
-        catalog: DurableCatalog,
-        states: SourceStates,
-        clock_ms: Callable[[], int],
-        metrics: Metrics,
-    ) -> None:
-        self._persist = persist
-        self._catalog = catalog
-        self._states = states
-        self._clock_ms = clock_ms
-        self._metrics = metrics
+    persist: PersistClient
+    catalog: DurableCatalog
+    states: SourceStates
+    clock_ms: Callable[[], int]
+    metrics: Metrics
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -49,14 +43,14 @@ class SourceSteps:
         statistics, and the checkpoints that are applied with it. Raises `StepSuperseded`,
         SLACKWATER_DEPENDENCY_DROPPED.
         """
-        current = self._catalog.state
+        current = self.catalog.state
         item = current.item(source_id)
         appends: dict[int, RowsOrParts] = {}
         for export, rows in step.updates.items():
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
                 shard_id = target.shard_id
-                appends[shard_id] = staged_files(self._persist, shard_id, rows)
+                appends[shard_id] = staged_files(self.persist, shard_id, rows)
         for export, rows in step.errors.items():
             target = _target(current, item, export)
             errors_shard = None if target is None else target.errors_shard
@@ -66,14 +60,14 @@ class SourceSteps:
             remap_shard, desc = _remap(current, item)
             appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
         more = [] if step.checkpoints is None else [self._applied(item, step.checkpoints)]
-        self._states.commit(source_id, reached, step, appends, more)
+        self.states.commit(source_id, reached, step, appends, more)
 
     def _applied(self, source: CatalogItem, done: Range) -> Step:
         """Marks the checkpoints of the source's group as applied; those before them can go."""
-        now_ms = self._clock_ms()
+        now_ms = self.clock_ms()
 
         def commit(conn: Connection) -> None:
-            with self._metrics.timed("commit", source.full_name):
+            with self.metrics.timed("commit", source.full_name):
                 statements.commit(conn, source.id, done, now_ms)
                 statements.prune(conn, source.id)
 

@@ -5,7 +5,7 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails
 from slackwater.adapter.catalog.model import CatalogItem
@@ -31,23 +31,16 @@ from slackwater.storage.source_time import SourceFrontier
 DAY_MS = 24 * 3600 * 1000
 
 
+@dataclass(frozen=True, slots=True)
 class Sources:
     """Runs the ingestions of the environment."""
 
-    def __init__(
-        self,
-        relations: Relations,
-        ingestion: IngestionRunner,
-        states: SourceStates,
-        committer: GroupCommitter,
-        changefeeds: ChangefeedSources,
-    ) -> None:
-        self._relations = relations
-        self._ingestion = ingestion
-        self._states = states
-        self._committer = committer
-        self._changefeeds = changefeeds
-        self._running: dict[GlobalId, GlobalId] = {}
+    relations: Relations
+    ingestion: IngestionRunner
+    states: SourceStates
+    committer: GroupCommitter
+    changefeeds: ChangefeedSources
+    _running: dict[GlobalId, GlobalId] = field(default_factory=dict, init=False)
 
     def run(self, command: RunIngestion) -> None:
         """Runs an ingestion from its durable state on: the source that its connection names.
@@ -60,10 +53,10 @@ class Sources:
         source_id, remap = GlobalId(command.ingestion.connection), command.ingestion.remap
         if remap is None:
             raise AssertionError(f"{command.id} has no remap")
-        source = self._relations.item(source_id)
+        source = self.relations.item(source_id)
         interval = source.ingested.interval_ms or DEFAULT_INTERVAL_MS
-        self._ingestion.add(
-            source_id, lambda: self._resume(self._relations.item(source_id), remap), interval
+        self.ingestion.add(
+            source_id, lambda: self._resume(self.relations.item(source_id), remap), interval
         )
         self._running[command.id] = source_id
 
@@ -71,8 +64,8 @@ class Sources:
         """Stops an ingestion and waits for the step that it is in. Others are ignored."""
         source_id = self._running.pop(ingestion, None)
         if source_id is not None:
-            self._ingestion.remove(source_id)
-            self._changefeeds.changefeeds.forget(source_id)
+            self.ingestion.remove(source_id)
+            self.changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
         self, session: Session, item: CatalogItem, cancellation: Cancellation
@@ -82,7 +75,7 @@ class Sources:
         At the deadline, or when the statement is cancelled, a notice says that the source still
         reads: it exists from its definition on.
         """
-        ingestion = self._ingestion
+        ingestion = self.ingestion
         with cancellation.on_cancel(ingestion.signal):
             begun = ingestion.wait_for(
                 item.id,
@@ -99,8 +92,8 @@ class Sources:
         A commit goes first: it settles whether an earlier one of this source, whose answer was
         lost, has happened, so that the state and the remap are of the same step.
         """
-        self._committer.flush()
-        reached = replace(self._states.reached(item.id), frontier=self._source_upper(item, remap))
+        self.committer.flush()
+        reached = replace(self.states.reached(item.id), frontier=self._source_upper(item, remap))
         if reached.frontier is None and reached.state is not None:
             # Of the first version, which kept the frontier in the state; the next step binds it.
             begun = replace(reached, frontier=frontier_of_state(reached.state))
@@ -109,9 +102,9 @@ class Sources:
 
     def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:
         """The source frontier up to which its exports have its data; None: nothing is bound yet."""
-        progress = self._relations.item(remap_id)
-        upper = Timestamp(self._relations.upper(progress).value)
-        rows = present_rows(self._relations.snapshot(progress, Timestamp(upper - 1)))
+        progress = self.relations.item(remap_id)
+        upper = Timestamp(self.relations.upper(progress).value)
+        rows = present_rows(self.relations.snapshot(progress, Timestamp(upper - 1)))
         if rows is None:
             raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
@@ -120,7 +113,7 @@ class Sources:
 
     def _begun(self, item: CatalogItem, reached: Reached) -> Ingestion:
         if item.is_changefeed:
-            return self._changefeeds.resumed(item, reached)
+            return self.changefeeds.resumed(item, reached)
         match item.details:
             case GeneratorDetails(config=KeyValueConfig() as config):
                 return KeyValueIngestion(config, reached.frontier, reached.state)

@@ -69,7 +69,6 @@ from slackwater.compute.controller.protocol import (
     PeekAnswered,
     PeekCanceled,
     PeekFailed,
-    PeekStashed,
     ReplicaFailed,
     Response,
     SubscribeBatch,
@@ -77,6 +76,7 @@ from slackwater.compute.controller.protocol import (
 )
 from slackwater.compute.controller.storage_collections import StorageCollections
 from slackwater.compute.controller.subscribes import Subscribes
+from slackwater.compute.peeked_rows import PeekStashed
 from slackwater.controller.frontiers import CollectionFrontiers
 from slackwater.controller.holds import Holder, HoldKind, ReadHold, ReleasedHold
 from slackwater.controller.protocol import Parameters

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from slackwater.compute.controller.descriptions import DataflowDescription
+from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
 from slackwater.controller.protocol import (
     AllowCompaction,
     Hello,
@@ -77,26 +78,7 @@ class OutputAdvanced:
     upper: Frontier
 
 
-@dataclass(frozen=True, slots=True)
-class PeekLimits:
-    """The most rows, and bytes of rows, that the answer to a peek may have."""
-
-    rows: int
-    bytes: int
-
-
 UNLIMITED = PeekLimits((1 << 31) - 1, (1 << 31) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Stash:
-    """A directory of the environment, as a URI, for the file of a peek's rows.
-
-    The file has at most what `limits` allow, whose bytes are those of rows in memory.
-    """
-
-    directory: str
-    limits: PeekLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,22 +186,6 @@ class PeekRows:
     """The rows of a peek, as an Arrow stream."""
 
     rows: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PeekStashed:
-    """The rows of a peek are too many to be sent: they are in a Parquet file, which has a URI.
-
-    It has each row as often as it is there, with the columns of `schema` (Spark's JSON). From now
-    on the file is the controller's, which deletes it; also when nobody waits for the answer any
-    more.
-    """
-
-    uri: str
-    rows: int
-    size_bytes: int
-    modified_ms: int
-    schema: str
 
 
 @dataclass(frozen=True, slots=True)

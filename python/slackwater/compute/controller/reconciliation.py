@@ -6,17 +6,16 @@ Everything here is on the replica's side, and pure. Source: spec controllers 4.1
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from slackwater.compute.controller.descriptions import (
     DataflowDescription,
     MaterializedViewExport,
 )
 from slackwater.compute.controller.history import ReplicaState, replayed
-from slackwater.compute.controller.protocol import Command, Peek
+from slackwater.compute.controller.protocol import Command
 from slackwater.controller.protocol import AllowCompaction
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
 
@@ -90,46 +89,3 @@ def _reads_what_goes_on(
 ) -> bool:
     logs = () if old.instance is None else old.instance.logs
     return all(each in kept or each in logs for each in wanted.index_imports)
-
-
-@dataclass(slots=True)
-class Installed:
-    """An export on a replica, as anybody can observe it: its dataflow and where it can be read."""
-
-    dataflow: DataflowDescription
-    since: Frontier
-
-
-@dataclass(slots=True)
-class InstalledObjects:
-    """The objects of a replica that follows what it is told, without computing anything."""
-
-    exports: dict[GlobalId, Installed] = field(default_factory=dict)
-    peeks: dict[str, Peek] = field(default_factory=dict)
-
-    @staticmethod
-    def of(state: ReplicaState) -> InstalledObjects:
-        """The objects of a replica that was told only what led to the state."""
-        found = InstalledObjects(peeks=dict(state.peeks))
-        for dataflow in state.dataflows():
-            for each in dataflow.export_ids:
-                found.exports[each] = Installed(dataflow, state.sinces[each])
-        return found
-
-    def carry_out(self, actions: Reconciled) -> None:
-        """Does what `reconcile` has found. Raises FatalError for what cannot be done."""
-        for peek_id in actions.cancel:
-            del self.peeks[peek_id]
-        for each in actions.stop:
-            del self.exports[each]
-        for allowed in actions.keep:
-            installed = self.exports[allowed.id]
-            if allowed.since < installed.since:
-                raise FatalError(f"{allowed.id} has forgotten what is before {installed.since}")
-            installed.since = allowed.since
-        for dataflow in actions.start:
-            for each in dataflow.export_ids:
-                if each in self.exports:
-                    raise FatalError(f"{each} is created a second time")
-                self.exports[each] = Installed(dataflow, actions.state.sinces[each])
-        self.peeks |= actions.state.peeks

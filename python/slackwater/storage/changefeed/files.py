@@ -41,23 +41,17 @@ class _Found:
     target: MessageTarget
 
 
+@dataclass(frozen=True, slots=True)
 class FolderReader:
     """Reads a folder. `advance` records a time up to which the feed has delivered everything.
 
     A read takes no more than `lookahead` RESOLVED, None: any number.
     """
 
-    def __init__(
-        self,
-        path: str,
-        keys: Mapping[str, Sequence[str]],
-        advance: Callable[[Time, str], None],
-        lookahead: int | None = None,
-    ) -> None:
-        self._path = path
-        self._keys = keys
-        self._advance = advance
-        self._lookahead = lookahead
+    path: str
+    keys: Mapping[str, Sequence[str]]
+    advance: Callable[[Time, str], None]
+    lookahead: int | None = None
 
     def read(self, last: str | None) -> Files:
         """Reads what is behind the file `last`, which was read before, up to a RESOLVED.
@@ -71,7 +65,7 @@ class FolderReader:
             if found.target.resolved is not None:
                 reached = (found.name, found.target.resolved, len(rows))
                 ends += 1
-                if size_bytes > MOST_BYTES or ends == self._lookahead:
+                if size_bytes > MOST_BYTES or ends == self.lookahead:
                     break
                 continue
             data = self._data(found.name)
@@ -80,14 +74,14 @@ class FolderReader:
         if reached is None:
             return Files((), last)
         name, resolved, count = reached
-        self._advance(resolved, FILES_FEED)
+        self.advance(resolved, FILES_FEED)
         return Files(tuple(rows[:count]), name, size_bytes)
 
     def _behind(self, last: str | None) -> list[_Found]:
         """The files of the feed, in their order, up to the last RESOLVED."""
         found = []
-        for day in self._listed(self._path):
-            folder = os.path.join(self._path, day)
+        for day in self._listed(self.path):
+            folder = os.path.join(self.path, day)
             if not os.path.isdir(folder) or (last is not None and day < last.partition("/")[0]):
                 continue
             for file in self._listed(folder):
@@ -108,7 +102,7 @@ class FolderReader:
             raise _unreadable(folder, error) from None
 
     def _data(self, name: str) -> bytes:
-        path = os.path.join(self._path, name)
+        path = os.path.join(self.path, name)
         try:
             with open(path, "rb") as file:
                 data = file.read()
@@ -118,11 +112,11 @@ class FolderReader:
 
     def _rows(self, found: _Found, data: bytes) -> Sequence[ChangeRecord]:
         try:
-            message = message_of(found.target, data, FILES_FEED, self._keys)
+            message = message_of(found.target, data, FILES_FEED, self.keys)
         except BadMessage as error:
             raise user_error(
                 "SLACKWATER_SOURCE_FILE_UNREADABLE",
-                file=os.path.join(self._path, found.name),
+                file=os.path.join(self.path, found.name),
                 reason=error.reason,
             ) from None
         return message.rows if isinstance(message, Payloads) else ()

@@ -6,6 +6,7 @@ Source: spec controllers 2.3 M1, M2, M4 to M6, 2.7.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from slackwater.controller.protocol import (
     AllowCompaction,
@@ -27,28 +28,21 @@ FINALIZATION_PARAMETER = "enable_storage_shard_finalization"
 """The parameter that says whether dropped shards are finalized: ``on``, or ``off``."""
 
 
+@dataclass(slots=True)
 class Placement:
     """The instances, and what was sent to them. Not thread-safe.
 
     Which collections and exports there are is only looked up here. It does not guarantee that a
-    replica does what it is told, nor when.
+    replica does what it is told, nor when. `effects` takes what is to be done, in order.
     """
 
-    def __init__(
-        self,
-        capabilities: Capabilities,
-        exports: Exports,
-        statuses: Statuses,
-        effects: list[Effect],
-    ) -> None:
-        """`effects` takes what is to be done, in order."""
-        self._capabilities = capabilities
-        self._exports = exports
-        self._statuses = statuses
-        self._effects = effects
-        self._instances: dict[str, Instance] = {}
-        self._parameters: dict[str, str] = {}
-        self._initialized = False
+    capabilities: Capabilities
+    exports: Exports
+    statuses: Statuses
+    effects: list[Effect]
+    _instances: dict[str, Instance] = field(default_factory=dict, init=False)
+    _parameters: dict[str, str] = field(default_factory=dict, init=False)
+    _initialized: bool = field(default=False, init=False)
 
     # Instances, replicas, configuration: M1, M2, M4 to M6
 
@@ -56,7 +50,7 @@ class Placement:
         """Tells every instance, and those to come, that everything there is was sent (M1)."""
         self._initialized = True
         for instance in self._instances.values():
-            self._effects += instance.send(InitializationComplete())
+            self.effects += instance.send(InitializationComplete())
 
     def update_configuration(self, parameters: Mapping[str, str]) -> None:
         """Merges the parameters into the configuration, for present and future instances (M2).
@@ -66,10 +60,10 @@ class Placement:
         """
         self._parameters.update(parameters)
         changed = tuple(sorted(parameters.items()))
-        self._effects.append(Configure(changed))
+        self.effects.append(Configure(changed))
         command = UpdateConfiguration(changed)
         for instance in self._instances.values():
-            self._effects += instance.send(command)
+            self.effects += instance.send(command)
 
     @property
     def parameters(self) -> Mapping[str, str]:
@@ -83,9 +77,9 @@ class Placement:
         instance = self._instances[instance_id] = Instance(instance_id)
         if self._parameters:
             command = UpdateConfiguration(tuple(sorted(self._parameters.items())))
-            self._effects += instance.send(command)
+            self.effects += instance.send(command)
         if self._initialized:
-            self._effects += instance.send(InitializationComplete())
+            self.effects += instance.send(InitializationComplete())
 
     def drop_instance(self, instance_id: str) -> None:
         """Forgets the instance; what is left for its replicas to be told is lost (M5).
@@ -103,15 +97,15 @@ class Placement:
         Deviates from spec M6: an instance may have several replicas, by name. A repeated connect
         starts over with the same replica.
         """
-        self._effects += self._instance(instance_id).connect(replica, location)
+        self.effects += self._instance(instance_id).connect(replica, location)
 
     def drop_replica(self, instance_id: str, replica: str) -> None:
         """Detaches a replica; what only it ran moves to another one, or is paused."""
         instance = self._instance(instance_id)
-        self._effects += instance.disconnect(replica)
+        self.effects += instance.disconnect(replica)
         if not instance.replicas:
             for global_id in self._objects_of(instance_id):
-                self._statuses.report(global_id, "paused")
+                self.statuses.report(global_id, "paused")
 
     def has_instance(self, instance_id: str) -> bool:
         """Whether there is an instance of this id."""
@@ -123,20 +117,20 @@ class Placement:
         """Runs an ingestion or a sink on the instance; it is paused while there is no replica."""
         instance = self._instance(instance_id)
         if instance.active is None:
-            self._statuses.report(command.id, "paused")
-        self._effects += instance.send(command)
+            self.statuses.report(command.id, "paused")
+        self.effects += instance.send(command)
 
     def run_ingestions(self, ids: Iterable[GlobalId]) -> None:
         """Runs the ingestions with the exports that they have now."""
         exports: dict[GlobalId, list[GlobalId]] = {each: [] for each in ids}
         if not exports:
             return
-        for state in self._capabilities.collections.values():
+        for state in self.capabilities.collections.values():
             source = state.description.data_source
             if isinstance(source, IngestionExport) and not state.is_dropped:
                 exports.get(source.ingestion, []).append(state.id)
         for global_id, outputs in exports.items():
-            source = self._capabilities.collections[global_id].description.data_source
+            source = self.capabilities.collections[global_id].description.data_source
             if not isinstance(source, IngestionDescription):
                 raise AssertionError(f"{global_id} is no ingestion")
             self.run(source.instance, RunIngestion(global_id, source, tuple(sorted(outputs))))
@@ -146,18 +140,18 @@ class Placement:
         instance = self._instances.get(instance_id)
         if instance is None:
             return
-        self._effects += instance.send(AllowCompaction(global_id, EMPTY_FRONTIER))
+        self.effects += instance.send(AllowCompaction(global_id, EMPTY_FRONTIER))
 
     def allow_compaction(self, state: CollectionState) -> None:
         """Tells the replicas that write the collection, if any do, what its since is."""
         instance = self._writer(state)
         if instance is not None:
-            self._effects += instance.send(AllowCompaction(state.id, state.since))
+            self.effects += instance.send(AllowCompaction(state.id, state.since))
 
     def running_on(self) -> dict[GlobalId, str]:
         """The replica that runs each ingestion, by the id of what its connection names."""
         found: dict[GlobalId, str] = {}
-        for state in self._capabilities.collections.values():
+        for state in self.capabilities.collections.values():
             source = state.description.data_source
             if isinstance(source, IngestionDescription) and not state.is_dropped:
                 active = self._instance(source.instance).active
@@ -179,13 +173,13 @@ class Placement:
     def _objects_of(self, instance_id: str) -> list[GlobalId]:
         ingestions = [
             state.id
-            for state in self._capabilities.collections.values()
+            for state in self.capabilities.collections.values()
             if isinstance(state.description.data_source, IngestionDescription)
             and state.description.data_source.instance == instance_id
         ]
         sinks = [
             state.id
-            for state in self._exports.states.values()
+            for state in self.exports.states.values()
             if state.description.instance == instance_id
         ]
         return sorted([*ingestions, *sinks])
@@ -196,7 +190,7 @@ class Placement:
             case IngestionDescription(instance):
                 return self._instances.get(instance)
             case IngestionExport(ingestion):
-                found = self._capabilities.collections.get(ingestion)
+                found = self.capabilities.collections.get(ingestion)
                 return None if found is None else self._writer(found)
             case _:
                 return None

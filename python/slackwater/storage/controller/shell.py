@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol, TypeVar
 
@@ -77,6 +78,7 @@ class ShardStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
 class Storage:
     """Collections, exports and read holds. Thread-safe.
 
@@ -85,23 +87,15 @@ class Storage:
     goes back; it dates the holds.
     """
 
-    def __init__(
-        self,
-        core: StorageController,
-        store: ShardStore,
-        clock_ms: Callable[[], int],
-        replica: Callable[[ef.ToReplica], None],
-        configure: Callable[[Mapping[str, str]], None] = lambda _: None,
-    ) -> None:
-        self._core = core
-        self._store = store
-        self._clock_ms = clock_ms
-        self._replica = replica
-        self._configure = configure
-        self._lock = Lock()
-        self._opened_ms: dict[int, int] = {}
-        self._answers: dict[int, StorageError | None] = {}
-        self._snapshots: dict[int, Future[ef.ReadSnapshot]] = {}
+    core: StorageController
+    store: ShardStore
+    clock_ms: Callable[[], int]
+    replica: Callable[[ef.ToReplica], None]
+    configure: Callable[[Mapping[str, str]], None] = lambda _: None
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _opened_ms: dict[int, int] = field(default_factory=dict, init=False)
+    _answers: dict[int, StorageError | None] = field(default_factory=dict, init=False)
+    _snapshots: dict[int, Future[ef.ReadSnapshot]] = field(default_factory=dict, init=False)
 
     # Definitions
 
@@ -159,7 +153,7 @@ class Storage:
     def frontiers_of_all(self) -> Mapping[GlobalId, tuple[Frontier, Frontier]]:
         """Since and upper of each collection, all at one moment."""
         with self._lock:
-            found = self._core.capabilities.settled()
+            found = self.core.capabilities.settled()
             return {state.id: (state.since, state.upper) for state in found}
 
     def drop(self, collections: Sequence[GlobalId], exports: Sequence[GlobalId]) -> None:
@@ -217,7 +211,7 @@ class Storage:
 
         ticket = self.do(ask)
         try:
-            return self._store.snapshot(found.result().shard_id, as_of)
+            return self.store.snapshot(found.result().shard_id, as_of)
         finally:
             with self._lock:
                 del self._snapshots[ticket]
@@ -228,7 +222,7 @@ class Storage:
     def owners(self, shard_ids: Iterable[int]) -> Mapping[int, GlobalId]:
         """The objects that the shards belong to. Shards of none are left out."""
         with self._lock:
-            return self._core.shards.owners_of(shard_ids)
+            return self.core.shards.owners_of(shard_ids)
 
     # Frontiers
 
@@ -243,13 +237,13 @@ class Storage:
     def frontiers(self, global_id: GlobalId) -> tuple[Frontier, Frontier]:
         """Since and upper at one moment. Raises IDENTIFIER_MISSING."""
         with self._lock:
-            state = self._core.capabilities.state(global_id)
+            state = self.core.capabilities.state(global_id)
             return state.since, state.upper
 
     def tables_upper(self) -> Frontier:
         """The time before which tables and sources are complete."""
         with self._lock:
-            return self._core.capabilities.tables_upper
+            return self.core.capabilities.tables_upper
 
     def report(self, uppers: Iterable[tuple[GlobalId, Frontier]]) -> None:
         """Collections and exports have been written up to here (M23)."""
@@ -262,8 +256,8 @@ class Storage:
     ) -> ReadHold:
         """One hold on all of them, which `Capabilities.acquire` grants or refuses."""
         with self._lock:
-            hold = self._core.capabilities.acquire(ids, holder, at)
-            self._opened_ms[hold.hold_id] = self._clock_ms()
+            hold = self.core.capabilities.acquire(ids, holder, at)
+            self._opened_ms[hold.hold_id] = self.clock_ms()
             return hold
 
     def downgrade(self, hold: ReadHold, time: Timestamp) -> ReadHold:
@@ -272,8 +266,8 @@ class Storage:
         Raises ValueError when that would be backward, ReleasedHold when it was released.
         """
         with self._lock:
-            moved = self._core.capabilities.holds.downgrade(hold, Frontier(time))
-            self._opened_ms[hold.hold_id] = self._clock_ms()
+            moved = self.core.capabilities.holds.downgrade(hold, Frontier(time))
+            self._opened_ms[hold.hold_id] = self.clock_ms()
             return moved
 
     def release(self, hold: ReadHold) -> bool:
@@ -285,12 +279,12 @@ class Storage:
     def holds(self) -> tuple[ReadHold, ...]:
         """All holds, the oldest first."""
         with self._lock:
-            return tuple(self._core.capabilities.holds)
+            return tuple(self.core.capabilities.holds)
 
     def oldest_hold(self) -> Timestamp | None:
         """The oldest time that any hold keeps."""
         with self._lock:
-            return self._core.capabilities.holds.oldest()
+            return self.core.capabilities.holds.oldest()
 
     def opened_ms(self) -> Mapping[int, int]:
         """For each shard that readers hold, when the one who reads longest got names of its files.
@@ -299,12 +293,12 @@ class Storage:
         """
         found: dict[int, int] = {}
         with self._lock:
-            for hold in self._core.capabilities.holds:
+            for hold in self.core.capabilities.holds:
                 opened = self._opened_ms.get(hold.hold_id)
                 if opened is None or hold.holder.kind not in _READS_FILES:
                     continue
                 for global_id in hold.ids:
-                    metadata = self._core.capabilities.state(global_id).metadata
+                    metadata = self.core.capabilities.state(global_id).metadata
                     for shard in (metadata.shard_id, *metadata.error_shards):
                         found[shard] = min(opened, found.get(shard, opened))
         return found
@@ -317,7 +311,7 @@ class Storage:
         Durable sinces are not swept here: they move with the merges that profit (decision 0008).
         """
         with self._lock:
-            effects = self._core.maintain(0, limit)
+            effects = self.core.maintain(0, limit)
         others = [each for each in effects if not isinstance(each, ef.FinalizeShard)]
         self._carry_out(others)
         return tuple(each.shard_id for each in effects if isinstance(each, ef.FinalizeShard))
@@ -333,8 +327,8 @@ class Storage:
     def validate(self) -> None:
         """Raises FatalError when the core is not consistent, or a hold is dated that is over."""
         with self._lock:
-            self._core.validate()
-            over = self._opened_ms.keys() - {each.hold_id for each in self._core.capabilities.holds}
+            self.core.validate()
+            over = self._opened_ms.keys() - {each.hold_id for each in self.core.capabilities.holds}
         if over:
             raise FatalError(f"the holds {sorted(over)} are over")
 
@@ -347,31 +341,31 @@ class Storage:
         call this object.
         """
         with self._lock:
-            result = action(self._core)
-            effects = self._core.process()
+            result = action(self.core)
+            effects = self.core.process()
         self._carry_out(effects)
         return result
 
     def look(self, action: Callable[[StorageController], T]) -> T:
         """Runs the action, which changes nothing, on the core under the lock."""
         with self._lock:
-            return action(self._core)
+            return action(self.core)
 
     def _carry_out(self, effects: Iterable[ef.Effect]) -> None:
         sinces: dict[int, Timestamp] = {}
         for effect in effects:
             match effect:
                 case ef.SendToReplica() | ef.ConnectReplica() | ef.DisconnectReplica():
-                    self._replica(effect)
+                    self.replica(effect)
                 case ef.DowngradeSince(shard, since):
                     # The last downgrade comes with the tombstone, in its transaction.
                     if not since.is_empty:
                         sinces[shard] = Timestamp(since.value)
                 case ef.RegisterFinalization(shards):
-                    self._store.drop_shards(shards)
+                    self.store.drop_shards(shards)
                 case ef.ReclaimShards(shards):
                     _log.warning("dropped shards are kept: objects have them", shards=shards)
-                    self._store.reclaim_shards(shards)
+                    self.store.reclaim_shards(shards)
                 case ef.AppendRows():
                     self.respond(self._appended(effect))
                 case ef.AnswerAppend(ticket, refused):
@@ -381,7 +375,7 @@ class Storage:
                 case ef.AnswerSnapshot(ticket, never):
                     self._snapshots[ticket].set_exception(never)
                 case ef.Configure(parameters):
-                    self._configure(dict(parameters))
+                    self.configure(dict(parameters))
                 case ef.WriteStatus(_, "paused"):
                     # The catalog says which clusters have no replicas; what a replica of this
                     # process runs says itself how it is.
@@ -391,12 +385,12 @@ class Storage:
                 case _:
                     raise FatalError(f"nobody asked for {type(effect).__name__}")
         if sinces:
-            self._store.set_since(sinces)
+            self.store.set_since(sinces)
 
     def _appended(self, effect: ef.AppendRows) -> AppendDone | AppendRefused:
         """Whatever ends the commit, an interrupt too, goes on to the caller of `append`."""
         try:
-            return self._store.append(effect)
+            return self.store.append(effect)
         except BaseException:
             self.respond(AppendFailed(effect.ticket))
             raise
@@ -404,6 +398,6 @@ class Storage:
     def _wake(self, ticket: int, effect: ef.ReadSnapshot) -> None:
         """The reader may begin: from now on files that it is given names of must stay."""
         with self._lock:
-            self._opened_ms[effect.hold.hold_id] = self._clock_ms()
+            self._opened_ms[effect.hold.hold_id] = self.clock_ms()
             waiting = self._snapshots[ticket]
         waiting.set_result(effect)

@@ -20,7 +20,7 @@ import org.apache.spark.sql.slackwater.catalog.{
   StagedCollection
 }
 import org.apache.spark.sql.slackwater.process.SparkSessions
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json, ObjectDescription}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json, ObjectDescription}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
 /** The catalog `slackwater`: the collections and views of an environment.
@@ -37,7 +37,7 @@ class SlackwaterCatalog
   /** Texts that are stored name the catalog: under another name they would mean nothing. */
   override def initialize(name: String, options: CaseInsensitiveStringMap): Unit =
     if (name != SparkSessions.catalogName) {
-      throw Definitions.unsupported(
+      throw DataErrors.unsupported(
         s"The catalog of Slackwater under the name $name",
         s"Set spark.sql.catalog.${SparkSessions.catalogName} instead of spark.sql.catalog.$name."
       )
@@ -62,12 +62,7 @@ class SlackwaterCatalog
     description.view match {
       case Some(definition) => Definitions.view(description, definition)
       case None if unreadable.contains(description.kind) =>
-        throw Errors.user(
-          "SLACKWATER_WRONG_KIND",
-          "objectName" -> text(ident),
-          "actualKind" -> description.kind,
-          "expectedKind" -> "relation"
-        )
+        throw DataErrors.wrongKind(text(ident), description.kind, "relation")
       case None => table(description, None)
     }
   }
@@ -81,11 +76,7 @@ class SlackwaterCatalog
     describe(ident)
       .filterNot(found => found.writable || unreadable.contains(found.kind))
       .foreach { found =>
-        throw Errors.user(
-          "SLACKWATER_READ_ONLY_RELATION",
-          "objectName" -> text(ident),
-          "kind" -> found.kind.replace('-', ' ')
-        )
+        throw DataErrors.readOnly(text(ident), found.kind)
       }
     loadTable(ident)
   }
@@ -97,10 +88,9 @@ class SlackwaterCatalog
   /** For `VERSION AS OF`: a version is a time in milliseconds. */
   override def loadTable(ident: Identifier, version: String): Table = {
     val time = Try(version.trim.toLong).toOption.filter(_ >= 0).getOrElse {
-      throw Errors.user(
-        "SLACKWATER_INVALID_AS_OF",
-        "expression" -> s"VERSION $version",
-        "reason" -> "the versions of a collection are its times"
+      throw DataErrors.invalidAsOf(
+        s"VERSION $version",
+        "the versions of a collection are its times"
       )
     }
     loadAt(ident, time)
@@ -109,7 +99,7 @@ class SlackwaterCatalog
   private def loadAt(ident: Identifier, timeMs: Long): Table = {
     val description = describe(ident).getOrElse(throw new NoSuchTableException(ident))
     if (description.view.nonEmpty) {
-      throw Definitions.unsupported(
+      throw DataErrors.unsupported(
         s"TIMESTAMP AS OF and VERSION AS OF behind the view ${text(ident)}",
         s"Write AS OF $timeMs at the end of the query."
       )
@@ -212,13 +202,12 @@ class SlackwaterCatalog
     // Spark asks with IF NOT EXISTS as well, and a refused call would fail the transaction block.
     if (namespaceExists(namespace)) throw new NamespaceAlreadyExistsException(namespace)
     metadata.asScala.keys.filterNot(keptOfSchema).foreach { property =>
-      throw Definitions.unsupported(
+      throw DataErrors.unsupported(
         s"The property $property of the schema ${namespace.mkString(".")}",
         "Leave it out; COMMENT describes a schema."
       )
     }
-    val body = SparkSessions.request(SparkSessions.active)
-    body.set[ObjectNode]("namespace", Json.texts(namespace))
+    val body = request(namespace)
     body.set[ObjectNode]("properties", Json.textMap(metadata.asScala))
     body.put("if_not_exists", false)
     creating(new NamespaceAlreadyExistsException(namespace)) {
@@ -232,14 +221,13 @@ class SlackwaterCatalog
       case set: NamespaceChange.SetProperty if isComment(set.property)          => set.value
       case remove: NamespaceChange.RemoveProperty if isComment(remove.property) => ""
       case _                                                                    =>
-        throw Definitions.unsupported(
+        throw DataErrors.unsupported(
           s"Changing properties of the schema ${namespace.mkString(".")}",
           "COMMENT ON SCHEMA describes it."
         )
     }
     comments.lastOption.foreach { comment =>
-      val body = SparkSessions.request(SparkSessions.active)
-      body.set[ObjectNode]("namespace", Json.texts(namespace))
+      val body = request(namespace)
       body.put("comment", comment)
       coordinator.call("/v1/catalog/alter_namespace", body)
     }
@@ -250,8 +238,7 @@ class SlackwaterCatalog
   override def dropNamespace(namespace: Array[String], cascade: Boolean): Boolean = {
     val exists = namespaceExists(namespace)
     if (exists) {
-      val body = SparkSessions.request(SparkSessions.active)
-      body.set[ObjectNode]("namespace", Json.texts(namespace))
+      val body = request(namespace)
       body.put("cascade", cascade)
       coordinator.call("/v1/catalog/drop_namespace", body)
     }
@@ -270,12 +257,13 @@ class SlackwaterCatalog
   private def table(description: ObjectDescription, asOf: Option[Long]): Table =
     new SlackwaterTable(coordinator, description, asOf)
 
-  private def request(ident: Identifier): ObjectNode = {
-    val body = SparkSessions.request(SparkSessions.active)
-    body.set[ObjectNode]("namespace", Json.texts(ident.namespace))
-    body.put("name", ident.name)
-    body
-  }
+  private def request(namespace: Array[String]): ObjectNode =
+    SparkSessions
+      .request(SparkSessions.active)
+      .set[ObjectNode]("namespace", Json.texts(namespace))
+
+  private def request(ident: Identifier): ObjectNode =
+    request(ident.namespace).put("name", ident.name)
 
   private def stage(ident: Identifier, info: TableInfo, mode: String): StagedTable = {
     val definition = Json.obj()
@@ -305,8 +293,7 @@ class SlackwaterCatalog
 
   private def list(namespace: Array[String])(wanted: String => Boolean): Array[Identifier] = {
     if (!namespaceExists(namespace)) throw new NoSuchNamespaceException(namespace)
-    val body = SparkSessions.request(SparkSessions.active)
-    body.set[ObjectNode]("namespace", Json.texts(namespace))
+    val body = request(namespace)
     elements(coordinator.call("/v1/catalog/list", body).get("objects"))
       .filter(found => wanted(found.get("kind").asText))
       .map(found => Identifier.of(namespace, found.get("name").asText))

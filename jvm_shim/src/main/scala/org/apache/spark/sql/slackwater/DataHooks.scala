@@ -1,7 +1,5 @@
 package org.apache.spark.sql.slackwater
 
-import java.util.{Collections, WeakHashMap}
-
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.binding.{MzNow, NotNullAsserted}
@@ -27,30 +25,23 @@ import org.apache.spark.sql.slackwater.scan.optimizer.{
 
 /** The rules that read and write collections. */
 object DataHooks {
-  private val installed =
-    Collections.newSetFromMap(
-      Collections.synchronizedMap(new WeakHashMap[AnyRef, java.lang.Boolean])
-    )
-
-  /** Adds the rules once, however often one session's extensions come by. */
-  def install(extensions: SparkSessionExtensions): Unit =
-    if (installed.add(extensions)) {
-      extensions.injectFunction(MzNow.description)
-      extensions.injectFunction(NotNullAsserted.description)
-      extensions.injectHintResolutionRule(ResolveKept(_))
-      extensions.injectHintResolutionRule(RefuseEvolution(_))
-      extensions.injectHintResolutionRule(KeepPending(_))
-      extensions.injectResolutionRule(_ => OwnNames)
-      extensions.injectResolutionRule(_ => ResolveAsOf)
-      extensions.injectResolutionRule(_ => MzNowCompared)
-      extensions.injectPostHocResolutionRule(SparkStatements(_))
-      extensions.injectPostHocResolutionRule(_ => NotNullColumns)
-      extensions.injectPostHocResolutionRule(_ => WholeTables)
-      extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
-      extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
-      extensions.injectOptimizerRule(_ => FilterRetracted)
-      extensions.injectOptimizerRule(_ => FoldInlineRows)
-      extensions.injectOptimizerRule(_ => LimitReplicas)
-      extensions.injectPlannerStrategy(_ => DataStrategy)
-    }
+  def install(extensions: SparkSessionExtensions): Unit = {
+    extensions.injectFunction(MzNow.description)
+    extensions.injectFunction(NotNullAsserted.description)
+    extensions.injectHintResolutionRule(ResolveKept(_))
+    extensions.injectHintResolutionRule(RefuseEvolution(_))
+    extensions.injectHintResolutionRule(KeepPending(_))
+    extensions.injectResolutionRule(_ => OwnNames)
+    extensions.injectResolutionRule(_ => ResolveAsOf)
+    extensions.injectResolutionRule(_ => MzNowCompared)
+    extensions.injectPostHocResolutionRule(SparkStatements(_))
+    extensions.injectPostHocResolutionRule(_ => NotNullColumns)
+    extensions.injectPostHocResolutionRule(_ => WholeTables)
+    extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
+    extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
+    extensions.injectOptimizerRule(_ => FilterRetracted)
+    extensions.injectOptimizerRule(_ => FoldInlineRows)
+    extensions.injectOptimizerRule(_ => LimitReplicas)
+    extensions.injectPlannerStrategy(_ => DataStrategy)
+  }
 }

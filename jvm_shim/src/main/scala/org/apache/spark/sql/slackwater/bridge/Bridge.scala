@@ -19,7 +19,7 @@ import org.apache.spark.sql.slackwater.process.{ResultSettings, SparkSessions}
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
 import org.apache.spark.sql.slackwater.scan.{Consolidate, LeaderIndex, PartScan, Sources}
-import org.apache.spark.sql.slackwater.scan.execution.LocalRows
+import org.apache.spark.sql.slackwater.scan.execution.DriverTask
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.slackwater.write.{InlineLimit, RowSink, Written, WrittenFile}
 import org.apache.spark.SparkContext
@@ -393,7 +393,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private def collected(rows: Dataset[_])(encode: Iterator[InternalRow] => Array[Byte]) =
     reading(rows.sparkSession, rows.queryExecution) {
       val plan = rows.queryExecution.executedPlan
-      LocalRows.of(plan) match {
+      DriverTask.rows(plan) match {
         case Some(rows) => encode(rows.iterator)
         case None       => TaskRows.of(plan)(encode)
       }
@@ -433,9 +433,9 @@ final class Bridge private[bridge] (opened: Opened) {
         InlineLimit.none,
         withTimes = true
       )
-      LocalRows.of(plan) match {
-        case Some(rows) => Seq(sink.drain(0, rows.iterator))
-        case None       => Written.byJob(plan.execute(), sink)
+      DriverTask.execute(plan) match {
+        case Right(rows) => Seq(sink.drain(0, rows.iterator))
+        case Left(rows)  => Written.byJob(rows, sink)
       }
     }
     described(files.flatMap(_.files))
@@ -497,12 +497,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private def described(files: Seq[WrittenFile]): String = {
     val list = Json.mapper.createArrayNode()
     files.foreach { file =>
-      val node = list
-        .addObject()
-        .put("uri", file.uri)
-        .put("rows", file.rows)
-        .put("size_bytes", file.sizeBytes)
-        .put("modified_ms", file.modifiedMs)
+      val node = file.describe(list.addObject())
       file.times.foreach { times =>
         node
           .put("min_time", times.min)

@@ -452,11 +452,10 @@ private[bridge] object SnapshotInputs {
     Sources.stored(Json.schema(Json.mapper.readTree(contents.get("schema").asText)))
 
   /** The rows as programs get them from updates. */
-  private def canonical(rows: LogicalPlan): LogicalPlan = {
-    val values = rows.output.map(a => a -> Canonical(a))
-    if (values.forall { case (column, value) => column eq value }) rows
-    else Project(values.map { case (column, value) => Alias(value, column.name)() }, rows)
-  }
+  private def canonical(rows: LogicalPlan): LogicalPlan =
+    Canonical.ofAll(rows.output).fold(rows) { forms =>
+      Project(forms.zip(rows.output).map { case (f, column) => Alias(f, column.name)() }, rows)
+    }
 
   /** No two of them are the same to Spark's cache. */
   val binds = new AtomicLong

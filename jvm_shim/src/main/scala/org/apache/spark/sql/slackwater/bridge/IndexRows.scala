@@ -139,26 +139,20 @@ private[bridge] object IndexRows {
   /** So many are gone through for rows that have to be few. */
   private val mostUpdates = 1000000L
 
-  /** See `Engine.take_all` of the coordinator; `file` is null where no file may be written. */
+  /** See `Engine.take_all` of the coordinator; `stash` is null where no file may be written. */
   def wanted(json: JsonNode): IndexRows = {
-    val file = Option(json.get("file")).filterNot(_.isNull)
+    val few = json.get("limits")
+    val stash = Option(json.get("stash")).filterNot(_.isNull)
+    val many = stash.map(_.get("limits"))
     IndexRows(
-      file.map(_.get("directory").asText),
-      InlineLimit(json.get("rows").asLong, json.get("bytes").asLong),
-      file.fold(mostUpdates)(_.get("rows").asLong),
-      file.fold(0L)(_.get("bytes").asLong)
+      stash.map(_.get("directory").asText),
+      InlineLimit(few.get("rows").asLong, few.get("bytes").asLong),
+      many.fold(mostUpdates)(_.get("rows").asLong),
+      many.fold(0L)(_.get("bytes").asLong)
     )
   }
 
   /** As JSON, with the schema of its rows. */
   private def described(file: WrittenFile, schema: StructType): String =
-    Json.mapper.writeValueAsString(
-      Json
-        .obj()
-        .put("uri", file.uri)
-        .put("rows", file.rows)
-        .put("size_bytes", file.sizeBytes)
-        .put("modified_ms", file.modifiedMs)
-        .put("schema", schema.json)
-    )
+    Json.mapper.writeValueAsString(file.describe(Json.obj()).put("schema", schema.json))
 }

@@ -10,10 +10,9 @@ import org.apache.spark.sql.catalyst.util.CharVarcharUtils
 import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.protocol.{
-  Errors,
+  DataErrors,
   Json,
   ObjectDescription,
-  SlackwaterAnalysisException,
   ViewDescription
 }
 import org.apache.spark.sql.types.StructType
@@ -53,16 +52,16 @@ object Definitions {
   def putTable(body: ObjectNode, name: String, info: TableInfo): Unit = {
     val properties = info.properties.asScala.toMap
     if (info.partitions.nonEmpty) {
-      throw unsupported(s"PARTITIONED BY and CLUSTERED BY for $name", "Leave it out.")
+      throw DataErrors.unsupported(s"PARTITIONED BY and CLUSTERED BY for $name", "Leave it out.")
     }
     if (properties.contains(TableCatalog.PROP_LOCATION)) {
-      throw unsupported(
+      throw DataErrors.unsupported(
         s"LOCATION for $name",
         "Slackwater keeps a table's files in the environment."
       )
     }
     if (info.columns.isEmpty) {
-      throw unsupported(s"The table $name without columns", "Name at least one.")
+      throw DataErrors.unsupported(s"The table $name without columns", "Name at least one.")
     }
     refuseFormat(name, properties)
     body.set[ObjectNode]("schema", Json.ofSchema(schema(info.columns)))
@@ -77,14 +76,17 @@ object Definitions {
       .get(TableCatalog.PROP_PROVIDER)
       .filterNot(p => usual.exists(_.equalsIgnoreCase(p))) match {
       case Some(other) =>
-        throw unsupported(s"USING $other for $name", "Leave it out: tables are kept as Parquet.")
+        throw DataErrors.unsupported(
+          s"USING $other for $name",
+          "Leave it out: tables are kept as Parquet."
+        )
       case None =>
     }
     if (properties.keys.exists(_.startsWith(ofHive))) {
-      throw unsupported(s"STORED AS and ROW FORMAT for $name", "Leave it out.")
+      throw DataErrors.unsupported(s"STORED AS and ROW FORMAT for $name", "Leave it out.")
     }
     if (properties.keys.exists(_.startsWith(TableCatalog.OPTION_PREFIX))) {
-      throw unsupported(
+      throw DataErrors.unsupported(
         s"OPTIONS and ROW FORMAT for $name",
         "Leave it out; TBLPROPERTIES are kept."
       )
@@ -94,7 +96,7 @@ object Definitions {
   def putView(body: ObjectNode, name: String, view: View, replace: Boolean): Unit = {
     val properties = view.properties.asScala.toMap
     if (Option(view.schemaMode).exists(_.toUpperCase(Locale.ROOT).endsWith("EVOLUTION"))) {
-      throw unsupported(
+      throw DataErrors.unsupported(
         s"WITH SCHEMA ${view.schemaMode} for the view $name",
         "Its columns are those that it is created with: leave it out, or replace the view."
       )
@@ -184,7 +186,4 @@ object Definitions {
   /** The properties that users see. */
   def shown(properties: Map[String, String]): Map[String, String] =
     properties.filterNot { case (key, _) => key.startsWith("slackwater.view.") }
-
-  def unsupported(feature: String, advice: String): SlackwaterAnalysisException =
-    Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
 }

@@ -88,7 +88,7 @@ class SlackwaterTable(
   }
 
   def requireWritable(): Unit =
-    if (!description.writable) throw DataErrors.readOnly(description)
+    if (!description.writable) throw DataErrors.readOnly(name, description.kind)
 
   override def equals(other: Any): Boolean = other match {
     case that: SlackwaterTable =>

@@ -18,6 +18,7 @@ import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.apache.spark.sql.slackwater.process.Threads
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
 
 /** The promise that what a bind named stays readable. Released once, or consumed by a write.
@@ -78,12 +79,9 @@ private[slackwater] object Holds extends Logging {
 
   /** After so long a hold that has ended is released by a call of its own. */
   private val lingerMs = 50L
-  private lazy val sender = Executors.newSingleThreadScheduledExecutor { task =>
-    // A thread inherits the active session, and would keep it for ever.
-    val thread = new Thread(null, task, "slackwater-release", 0L, false)
-    thread.setDaemon(true)
-    thread
-  }
+  private lazy val sender = Executors.newSingleThreadScheduledExecutor(
+    Threads.factory("slackwater-release")
+  )
 
   /** What is read after the execution that made it has ended. PySpark's have no name at all. */
   private val lazyActions = Set("toLocalIterator", "rdd", "checkpoint", "localCheckpoint")

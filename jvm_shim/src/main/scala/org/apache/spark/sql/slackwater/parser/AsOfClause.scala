@@ -22,27 +22,22 @@ final case class AsOfClause(prefix: String, time: String, atLeast: Boolean) {
   def place(plan: LogicalPlan, time: Expression): Option[LogicalPlan] = plan match {
     case explain: ExplainCommand =>
       place(explain.logicalPlan, time).map(inner => explain.copy(logicalPlan = inner))
-    case create: CreateTableAsSelect => Some(create.copy(query = AsOf(create.query, time, atLeast)))
-    case replace: ReplaceTableAsSelect =>
-      Some(replace.copy(query = AsOf(replace.query, time, atLeast)))
-    case insert: InsertIntoStatement => Some(insert.copy(query = AsOf(insert.query, time, atLeast)))
-    case insert: InsertIntoDir       => Some(insert.copy(child = AsOf(insert.child, time, atLeast)))
-    case view: CreateViewCommand     =>
-      Some(
-        view.copy(plan = AsOf(view.plan, time, atLeast), originalText = stored(view.originalText))
-      )
+    case create: CreateTableAsSelect   => Some(create.copy(query = at(create.query, time)))
+    case replace: ReplaceTableAsSelect => Some(replace.copy(query = at(replace.query, time)))
+    case insert: InsertIntoStatement   => Some(insert.copy(query = at(insert.query, time)))
+    case insert: InsertIntoDir         => Some(insert.copy(child = at(insert.child, time)))
+    case view: CreateViewCommand       =>
+      Some(view.copy(plan = at(view.plan, time), originalText = stored(view.originalText)))
     case view: CreateView =>
-      Some(
-        view.copy(query = AsOf(view.query, time, atLeast), originalText = stored(view.originalText))
-      )
+      Some(view.copy(query = at(view.query, time), originalText = stored(view.originalText)))
     case cache: CacheTableAsSelect =>
-      Some(
-        cache.copy(plan = AsOf(cache.plan, time, atLeast), originalText = cache.originalText + text)
-      )
+      Some(cache.copy(plan = at(cache.plan, time), originalText = cache.originalText + text))
     case ctes: UnresolvedWith if isStatement(ctes.child) => placeBelowCtes(ctes, time)
     case statement if isStatement(statement)             => None
-    case query                                           => Some(AsOf(query, time, atLeast))
+    case query                                           => Some(at(query, time))
   }
+
+  private def at(query: LogicalPlan, time: Expression): AsOf = AsOf(query, time, atLeast)
 
   private def stored(query: Option[String]): Option[String] = query.map(_ + text)
 
@@ -52,7 +47,7 @@ final case class AsOfClause(prefix: String, time: String, atLeast: Boolean) {
       ctes.copy(
         child = statement,
         cteRelations = ctes.cteRelations.map { case (name, alias, depth) =>
-          (name, alias.copy(child = AsOf(alias.child, time, atLeast)), depth)
+          (name, alias.copy(child = at(alias.child, time)), depth)
         }
       )
     }
@@ -120,19 +115,7 @@ object AsOfClause {
   }
 
   /** Spares nearly every statement the lexer: no word `of`, no clause. */
-  private def mayHave(text: String): Boolean = {
-    var at = 0
-    var found = false
-    while (!found && at + 1 < text.length) {
-      val first = text.charAt(at)
-      found = (first == 'o' || first == 'O') && {
-        val second = text.charAt(at + 1)
-        (second == 'f' || second == 'F') && at > 0 && !Character.isLetterOrDigit(
-          text.charAt(at - 1)
-        )
-      }
-      at += 1
-    }
-    found
-  }
+  private def mayHave(text: String): Boolean = wordOf.findFirstIn(text).isDefined
+
+  private val wordOf = """(?i)[^\p{L}\p{Nd}]of""".r
 }

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.parser._
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.internal.VariableSubstitution
 import org.apache.spark.sql.slackwater.process.SparkSessions
-import org.apache.spark.sql.slackwater.protocol.{Errors, Json}
+import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json}
 import org.apache.spark.sql.slackwater.shims.DelegatingParser
 
 /** Spark's parser, with Slackwater's statements and `AS OF` in front of it.
@@ -48,11 +48,7 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
           if isUnnamed(error) && SparkSessions
             .isEnabled(session) && SparkSessions.inSlackwater(session) =>
         val reason = error.getMessage.linesIterator.map(_.trim).find(_.nonEmpty).getOrElse("")
-        throw Errors.user(
-          "SLACKWATER_UNSUPPORTED",
-          "feature" -> "This form of the statement",
-          "advice" -> reason
-        )
+        throw DataErrors.unsupported("This form of the statement", reason)
     }
 
   private def isUnnamed(error: ParseException): Boolean =
@@ -69,10 +65,9 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     val planned = SparkSessions.coordinator(session).call("/v1/plan", body)
     Option.when(planned.path("kind").asText == "command") {
       if (parameters.exists(Parameters.nonEmpty)) {
-        throw Errors.user(
-          "SLACKWATER_UNSUPPORTED",
-          "feature" -> "A parameter in a statement of Slackwater",
-          "advice" -> "Write the value into the statement's text."
+        throw DataErrors.unsupported(
+          "A parameter in a statement of Slackwater",
+          "Write the value into the statement's text."
         )
       }
       SlackwaterCommand(substituted, Json.schema(planned.get("schema")))
@@ -109,10 +104,6 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     try delegate.parseExpression(bind(clause.time))
     catch {
       case _: ParseException =>
-        throw Errors.user(
-          "SLACKWATER_INVALID_AS_OF",
-          "expression" -> clause.time,
-          "reason" -> "it is not one expression"
-        )
+        throw DataErrors.invalidAsOf(clause.time, "it is not one expression")
     }
 }

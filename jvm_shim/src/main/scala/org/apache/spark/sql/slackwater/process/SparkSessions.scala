@@ -11,7 +11,7 @@ import org.apache.spark.sql.catalyst.CurrentUserContext
 import org.apache.spark.sql.classic
 import org.apache.spark.sql.connector.catalog.CatalogManager
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, Errors, Json}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Json}
 
 /** What the hooks ask of a Spark session. */
 object SparkSessions {
@@ -56,10 +56,9 @@ object SparkSessions {
     */
   def coordinator(session: SparkSession): Coordinator = {
     if (!isEnabled(session)) {
-      throw Errors.user(
-        "SLACKWATER_UNSUPPORTED",
-        "feature" -> s"The catalog $catalogName while $enabledKey is false",
-        "advice" -> s"Set $enabledKey to true."
+      throw DataErrors.unsupported(
+        s"The catalog $catalogName while $enabledKey is false",
+        s"Set $enabledKey to true."
       )
     }
     val handle = CoordinatorHandle.of(of(session).sparkContext)

@@ -9,9 +9,9 @@ import java.util.concurrent.{ExecutorService, Executors, ThreadFactory}
   */
 private[slackwater] object Threads {
 
-  private val factory: ThreadFactory = body => named("slackwater")(body.run())
+  def factory(name: String): ThreadFactory = body => named(name)(body.run())
 
-  def pool(): ExecutorService = Executors.newCachedThreadPool(factory)
+  def pool(): ExecutorService = Executors.newCachedThreadPool(factory("slackwater"))
 
   def start(name: String)(body: => Unit): Thread = {
     val thread = named(name)(body)

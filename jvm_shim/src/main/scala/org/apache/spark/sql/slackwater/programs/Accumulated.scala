@@ -1,6 +1,5 @@
 package org.apache.spark.sql.slackwater.programs
 
-import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream}
 import java.math.{BigDecimal => JavaDecimal, BigInteger}
 
 import org.apache.spark.sql.catalyst.expressions.aggregate.{
@@ -153,20 +152,4 @@ private[slackwater] object Accumulated {
     e.transform { case a: AttributeReference =>
       BoundReference(attributes.indexWhere(_.exprId == a.exprId), a.dataType, nullable = true)
     }
-
-  def write(rows: Long, accumulators: Array[Accumulator]): Array[Byte] = {
-    val bytes = new ByteArrayOutputStream(64)
-    val out = new DataOutputStream(bytes)
-    out.writeLong(rows)
-    accumulators.foreach(_.write(out))
-    bytes.toByteArray
-  }
-
-  /** How many rows the group has; `accumulators` get the rest. */
-  def read(state: Array[Byte], accumulators: Array[Accumulator]): Long = {
-    val in = new DataInputStream(new ByteArrayInputStream(state))
-    val rows = in.readLong()
-    accumulators.foreach(_.read(in))
-    rows
-  }
 }

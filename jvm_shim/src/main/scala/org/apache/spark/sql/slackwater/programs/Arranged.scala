@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+import org.apache.spark.sql.slackwater.arrangements.Batch
 
 /** How rows become entries of an arrangement.
   *
@@ -73,11 +73,9 @@ private[slackwater] final class Arranged(index: Index, val delta: Int, entry: Ke
     index.lookup(
       key,
       below,
-      new Sink {
-        override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          metrics.found()
-          visit(row, time, diff)
-        }
+      (row, time, diff) => {
+        metrics.found()
+        visit(row, time, diff)
       }
     )
 }

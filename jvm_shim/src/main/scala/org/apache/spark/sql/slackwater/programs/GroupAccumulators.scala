@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.programs
 
+import java.io.{ByteArrayInputStream, ByteArrayOutputStream, DataInputStream, DataOutputStream}
+
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
   BoundReference,
@@ -28,7 +30,13 @@ private[slackwater] final class GroupAccumulators(val accumulators: Array[Accumu
     accumulators.zip(other.accumulators).foreach { case (own, more) => own.merge(more) }
   }
 
-  def state: Array[Byte] = Accumulated.write(rows, accumulators)
+  def state: Array[Byte] = {
+    val bytes = new ByteArrayOutputStream(64)
+    val out = new DataOutputStream(bytes)
+    out.writeLong(rows)
+    accumulators.foreach(_.write(out))
+    bytes.toByteArray
+  }
 
   def results: InternalRow = new GenericInternalRow(accumulators.map(_.result): Array[Any])
 }
@@ -36,7 +44,9 @@ private[slackwater] final class GroupAccumulators(val accumulators: Array[Accumu
 private[slackwater] object GroupAccumulators {
   def of(reduction: Reduction, state: Array[Byte]): GroupAccumulators = {
     val group = new GroupAccumulators(reduction.start())
-    group.rows = Accumulated.read(state, group.accumulators)
+    val in = new DataInputStream(new ByteArrayInputStream(state))
+    group.rows = in.readLong()
+    group.accumulators.foreach(_.read(in))
     group
   }
 

@@ -74,13 +74,13 @@ private[slackwater] object Hydration {
       before: Before,
       wanted: Option[WantedKeys]
   ): Contents = {
-    val run = reduction
     val keys = reduction.keys.map(NormalizeFloatingNumbers.normalize)
     val plan = rowsOf(node, keys, before.inputs, wanted)
     val found = execution(before.session, plan).executedPlan
     val made = TaskRows.by(found, keys.size, 1) { rows =>
       val stateRow = GroupAccumulators.stateRow
-      run.states(rows).map { case (key, state) => (key, GroupAccumulators.asRow(stateRow, state)) }
+      val states = reduction.states(rows)
+      states.map { case (key, state) => (key, GroupAccumulators.asRow(stateRow, state)) }
     }
     val rows = made.ranges.flatMap { range =>
       val turns = 1 << math.min(MostTurnBits, bitsOf(range.size / MostGroupBytes))

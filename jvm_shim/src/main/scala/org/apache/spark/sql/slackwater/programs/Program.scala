@@ -116,10 +116,7 @@ private[slackwater] final class Program(
   /** The output's rows in the form that equal values have; None: their types have one form. */
   private val canonical: Option[Evaluation] = {
     val values = schema.fields.indices.map(i => BoundReference(i, schema(i).dataType, true))
-    val forms = values.map(value => Canonical(value))
-    Option.unless(values.zip(forms).forall { case (value, form) => value eq form })(
-      new Evaluation(forms)
-    )
+    Canonical.ofAll(values).map(new Evaluation(_))
   }
 
   /** For each step those whose updates it is the last to read. */

@@ -93,11 +93,10 @@ private[slackwater] final class Programs(
         Step(
           nodes(i).get("op").asText,
           operator(i, arranged),
-          arranged.zip(specs).collect { case (each, spec) if spec.delta == i => each } ++
-            index.collect { case (each, delta, _) if delta == i => each }
+          (arranged ++ index.map(_._1)).filter(_.delta == i)
         )
       }
-      val ends = index.fold(nodes.size - 1)(_._2)
+      val ends = index.fold(nodes.size - 1)(_._1.delta)
       val parts = sharedSteps.map { case (step, node) => part(step, node, ends, steps) }
       operatorStates ++= parts.map(_._2)
       new Program(
@@ -106,7 +105,7 @@ private[slackwater] final class Programs(
         steps,
         operatorStates.toSeq,
         Lookups(arranged, lookups(arranged, _)),
-        index.flatMap(_._3),
+        index.flatMap(_._2),
         parts.map(_._1)
       )
     } catch {
@@ -214,8 +213,8 @@ private[slackwater] final class Programs(
 
   // The index for queries
 
-  /** What the index takes in, after which step, and how queries see it. */
-  private def indexOf(node: JsonNode): (Arranged, Int, Option[QueryIndex]) = {
+  /** The index, and how queries see it. */
+  private def indexOf(node: JsonNode): (Arranged, Option[QueryIndex]) = {
     val at = node.get("node").asInt
     val delta = node.get("delta").asInt
     val kept = ints(node.get("columns"))
@@ -224,39 +223,25 @@ private[slackwater] final class Programs(
     val ofCollection = SlotExpressions.of(view.nodes(at))
     val columns = kept.map(binder.column(_, layouts(delta)))
     val nullSafe = keys.map(_ => true).toIndexedSeq
-    val identity = ArrangementIdentity(
-      environment,
-      settings,
-      view.nodes(at).canonicalized,
-      keys.map(_.canonicalized),
-      nullSafe,
-      columns,
-      None
-    )
-    val rows = Hydration.arranged(at, keys, nullSafe, columns) _
-    val index = indexed(identity, keys.size, columns.size)(rows)
-    val entry = new Keyed(binder.project(keys), nullSafe, binder.project(columns))
-    val read = index match {
-      case arranged: ArrangementReader =>
-        val names = node.get("names").asScala.map(_.asText).toSeq
-        val fields = names.zip(kept).map { case (field, number) =>
-          StructField(field, view.columns(number).dataType)
-        }
-        val over = view.selected.getOrElse(ofCollection).takeRight(keys.size)
-        // Rows of a collection have their form already.
-        val isComputed = view.selected.isDefined || ofCollection.isEmpty
-        val found = new QueryIndex(
-          owner.name,
-          StructType(fields),
-          over,
-          values.map(_.dataType),
-          arranged,
-          isComputed
-        )
-        Some(found)
-      case _ => None
+    val arranged = arrangedOf(Spec(at, delta, keys, nullSafe, columns, kept))
+    val read = arranged.reader.map { reader =>
+      val names = node.get("names").asScala.map(_.asText).toSeq
+      val fields = names.zip(kept).map { case (field, number) =>
+        StructField(field, view.columns(number).dataType)
+      }
+      val over = view.selected.getOrElse(ofCollection).takeRight(keys.size)
+      // Rows of a collection have their form already.
+      val isComputed = view.selected.isDefined || ofCollection.isEmpty
+      new QueryIndex(
+        owner.name,
+        StructType(fields),
+        over,
+        values.map(_.dataType),
+        reader,
+        isComputed
+      )
     }
-    (new Arranged(index, delta, entry), delta, read)
+    (arranged, read)
   }
 
   // Operators

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Expression, UnsafeRow}
-import org.apache.spark.sql.slackwater.arrangements.{Arrangement, KeyedSink, Sink}
+import org.apache.spark.sql.slackwater.arrangements.Arrangement
 import org.apache.spark.sql.slackwater.scan.{IndexKeys, IndexReader, KeyedUpdates, LocalIndex}
 import org.apache.spark.sql.slackwater.values.Canonical
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -23,10 +23,7 @@ private[slackwater] final class QueryIndex(
     val values = columns.fields.toSeq.zipWithIndex.map { case (field, i) =>
       BoundReference(i, field.dataType, nullable = true)
     }
-    val made = values.map(value => Canonical(value))
-    Option.when(isComputed && !values.zip(made).forall { case (value, form) => value eq form })(
-      made
-    )
+    if (isComputed) Canonical.ofAll(values) else None
   }
 
   override def reading[A](asOf: Long)(body: IndexReader => A): Option[A] =
@@ -50,27 +47,18 @@ private[slackwater] object QueryIndex {
         var last: UnsafeRow = null
         found.scan(
           below,
-          new KeyedSink {
-            override def take(key: UnsafeRow, row: UnsafeRow, time: Long, diff: Long): Unit = {
-              if (key != last) {
-                sink.endKey()
-                last = key.copy()
-              }
-              sink.add(form(row), diff)
+          (key, row, _, diff) => {
+            if (key != last) {
+              sink.endKey()
+              last = key.copy()
             }
+            sink.add(form(row), diff)
           }
         )
         sink.endKey()
       }
 
       override def lookup(key: UnsafeRow, below: Long)(visit: (UnsafeRow, Long) => Unit): Unit =
-        found.lookup(
-          key,
-          below,
-          new Sink {
-            override def take(row: UnsafeRow, time: Long, diff: Long): Unit =
-              visit(form(row), diff)
-          }
-        )
+        found.lookup(key, below, (row, _, diff) => visit(form(row), diff))
     }
 }

@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   UnsafeRow
 }
 import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
-import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+import org.apache.spark.sql.slackwater.arrangements.Batch
 import org.apache.spark.sql.slackwater.scan.NegativeMultiplicity
 
 /** The groups of an aggregate and what is accumulated of each. Serializable.
@@ -146,12 +146,10 @@ private[slackwater] final class Reduce(
     states.lookup(
       key,
       lower,
-      new Sink {
-        override def take(row: UnsafeRow, time: Long, diff: Long): Unit = {
-          metrics.found()
-          val sum = sums.getOrElse(row, 0L) + diff
-          sums.put(row.copy(), sum)
-        }
+      (row, _, diff) => {
+        metrics.found()
+        val sum = sums.getOrElse(row, 0L) + diff
+        sums.put(row.copy(), sum)
       }
     )
     sums.filter(_._2 != 0).toSeq match {

@@ -3,12 +3,20 @@ package org.apache.spark.sql.slackwater.protocol
 import org.apache.spark.sql.AnalysisException
 
 /** The errors that reading and writing raise, in the words of the catalogue. */
-private[slackwater] object DataErrors {
-  def readOnly(table: ObjectDescription): AnalysisException =
+object DataErrors {
+  def readOnly(name: String, kind: String): AnalysisException =
     Errors.user(
       "SLACKWATER_READ_ONLY_RELATION",
-      "objectName" -> nameOf(table),
-      "kind" -> table.kind.replace('-', ' ')
+      "objectName" -> name,
+      "kind" -> kind.replace('-', ' ')
+    )
+
+  def wrongKind(name: String, actual: String, expected: String): AnalysisException =
+    Errors.user(
+      "SLACKWATER_WRONG_KIND",
+      "objectName" -> name,
+      "actualKind" -> actual,
+      "expectedKind" -> expected
     )
 
   def severalInserts(): AnalysisException = unsupported(

@@ -94,7 +94,7 @@ private[slackwater] object Consolidate {
 
     def updates(some: Seq[PartFile]): Seq[LogicalPlan] = {
       val (uniform, embedded) = some.partition(_.uniform.isDefined)
-      sources.updates(uniform) ++ sources.updates(embedded).map(upTo(_, until))
+      sources.updates(uniform) ++ sources.updates(embedded).map(Sources.upTo(_, until))
     }
   }
 
@@ -221,11 +221,6 @@ private[slackwater] object Consolidate {
     case text: org.apache.spark.unsafe.types.UTF8String => text.clone()
     case other                                          => other
   }
-
-  private def upTo(scan: LogicalPlan, until: Option[Long]): LogicalPlan =
-    until.fold(scan) { time =>
-      Filter(LessThanOrEqual(PartScan.attribute(scan, Wire.TimeColumn), Literal(time)), scan)
-    }
 
   private def rowsAndDiffs(plan: LogicalPlan, width: Int): LogicalPlan =
     Project(plan.output.take(width) :+ PartScan.attribute(plan, Wire.DiffColumn), plan)

@@ -159,7 +159,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       rows: Seq[UnsafeRow]
   ): collection.Map[UnsafeRow, mutable.ArrayBuffer[UnsafeRow]] = {
     val keyOf = IndexKeys.ofRows(index)
-    val project = IndexScan.projection(output)
+    val project = IndexKeys.projection(output)
     val meets = join.filter.map(predicate(_, join.rows))
     val found = mutable.HashMap.empty[UnsafeRow, mutable.ArrayBuffer[UnsafeRow]]
     rows.foreach { row =>
@@ -209,10 +209,10 @@ private[slackwater] object IndexJoin extends PredicateHelper {
   private final class Joined(join: IndexLookupJoin, attributes: Seq[Attribute]) {
     private val meets = predicate(join.condition, attributes ++ join.rows)
     private val columns =
-      IndexScan.projection(BindReferences.bindReferences(join.values, join.rows))
+      IndexKeys.projection(BindReferences.bindReferences(join.values, join.rows))
     private val nothing = new GenericInternalRow(join.columns.size)
     private val pair = new JoinedRow()
-    private val result = IndexScan.projection(
+    private val result = IndexKeys.projection(
       BindReferences.bindReferences(
         if (join.probeFirst) attributes ++ join.columns else join.columns ++ attributes,
         attributes ++ join.columns

@@ -97,7 +97,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
       output: Seq[Expression],
       rows: Seq[UnsafeRow]
   ): InlineRows = {
-    val project = projection(output)
+    val project = IndexKeys.projection(output)
     InlineRows(label(index, scan), scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
 
@@ -159,9 +159,6 @@ private[slackwater] object IndexScan extends PredicateHelper {
     }
   }
 
-  private[scan] def projection(expressions: Seq[Expression]): UnsafeProjection =
-    IndexKeys.projection(expressions)
-
   private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
 
   private def value(e: Expression): Option[Any] = attempt(Some(e.eval()))
@@ -186,7 +183,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
         }
       later.flatMap { updates =>
         RowSums.within(most) { sums =>
-          sumsOf(sums, found)
+          found.rows.foreach { case (row, count) => sums.add(row, count) }
           updates.foreach(update => sums.add(update.row, update.diff))
           sums.rows
         }
@@ -195,11 +192,6 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   private def repeated(found: FoundRows): Seq[UnsafeRow] =
     Consolidate.repeated(found.rows.map { case (row, count) => InlineUpdate(row, 0L, count) })
-
-  private def sumsOf(sums: RowSums, found: FoundRows): RowSums = {
-    found.rows.foreach { case (row, count) => sums.add(row, count) }
-    sums
-  }
 
   /** The updates of the parts with these keys from `upper` until `asOf`; None: that takes a job. */
   private def updatesFrom(
@@ -216,7 +208,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
     val stored = StructType(schema.map(field => field.copy(name = Stored.column(field.name))))
     val isWhole = stored.forall(field => parts.schema.fieldNames.contains(field.name))
     Option.when(isKnown && isInline && isWhole) {
-      val canonical = projection(schema.indices.map { i =>
+      val canonical = IndexKeys.projection(schema.indices.map { i =>
         Canonical(BoundReference(i, schema(i).dataType, nullable = true))
       })
       val keyOf = IndexKeys.ofRows(index)

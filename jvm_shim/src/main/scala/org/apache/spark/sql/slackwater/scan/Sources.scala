@@ -27,9 +27,7 @@ private[slackwater] final class Sources(
     else if (files.head.uniform.isDefined) Seq(scan(files, schema, new StructType()))
     else {
       val all = scan(files, Wire.updateSchema(schema), new StructType())
-      val filtered = until.fold[LogicalPlan](all) { time =>
-        Filter(LessThanOrEqual(PartScan.attribute(all, Wire.TimeColumn), Literal(time)), all)
-      }
+      val filtered = Sources.upTo(all, until)
       Seq(Project(filtered.output.take(schema.length), filtered))
     }
 
@@ -85,6 +83,13 @@ private[slackwater] object Sources {
   /** The types that Spark computes with for columns of `schema`. */
   def stored(schema: StructType): StructType =
     CharVarcharUtils.replaceCharVarcharWithStringInSchema(schema)
+
+  /** Of updates those at and before a time. */
+  private[scan] def upTo(updates: LogicalPlan, until: Option[Long]): LogicalPlan =
+    until.fold(updates) { time =>
+      val isIn = LessThanOrEqual(PartScan.attribute(updates, Wire.TimeColumn), Literal(time))
+      Filter(isIn, updates)
+    }
 
   val updateColumns: StructType = Wire.updateSchema(new StructType())
 

@@ -22,6 +22,12 @@ private[slackwater] object Canonical {
         case made: InOneForm => made
         case other           => InOneForm(other)
       }
+
+  /** All values in that form; None: each has it as it is. */
+  def ofAll(values: Seq[Expression]): Option[Seq[Expression]] = {
+    val forms = values.map(apply)
+    Option.unless(values.corresponds(forms)(_ eq _))(forms)
+  }
 }
 
 /** A value with maps in its canonical form.
@@ -88,7 +94,8 @@ private[values] object Forms {
     }
   }
 
-  private def elements(list: ArrayData, of: DataType, form: Form): Array[Any] =
+  /** What `form` makes of each element that is not NULL. */
+  def elements(list: ArrayData, of: DataType, form: Form): Array[Any] =
     Array.tabulate[Any](list.numElements()) { i =>
       if (list.isNullAt(i)) null else form(list.get(i, of))
     }

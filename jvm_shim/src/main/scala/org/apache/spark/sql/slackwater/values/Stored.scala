@@ -97,14 +97,14 @@ private[values] object Reshaped {
   private def shape(from: DataType, to: DataType): Any => Any = (from, to) match {
     case (ArrayType(one, _), ArrayType(other, _)) =>
       val ofElements = shape(one, other)
-      value => new GenericArrayData(elements(value.asInstanceOf[ArrayData], one, ofElements))
+      value => new GenericArrayData(Forms.elements(value.asInstanceOf[ArrayData], one, ofElements))
     case (MapType(k, v, _), MapType(otherK, otherV, _)) =>
       val (ofKeys, ofValues) = (shape(k, otherK), shape(v, otherV))
       value => {
         val map = value.asInstanceOf[MapData]
         new ArrayBasedMapData(
-          new GenericArrayData(elements(map.keyArray(), k, ofKeys)),
-          new GenericArrayData(elements(map.valueArray(), v, ofValues))
+          new GenericArrayData(Forms.elements(map.keyArray(), k, ofKeys)),
+          new GenericArrayData(Forms.elements(map.valueArray(), v, ofValues))
         )
       }
     case (one: StructType, other: StructType) if one.length == other.length =>
@@ -118,9 +118,4 @@ private[values] object Reshaped {
     case (_: StructType, other: StructType) => _ => new GenericInternalRow(other.length)
     case _                                  => identity
   }
-
-  private def elements(list: ArrayData, of: DataType, shape: Any => Any): Array[Any] =
-    Array.tabulate[Any](list.numElements()) { i =>
-      if (list.isNullAt(i)) null else shape(list.get(i, of))
-    }
 }

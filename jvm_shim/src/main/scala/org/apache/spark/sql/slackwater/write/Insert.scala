@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.scan.execution.LocalRows
+import org.apache.spark.sql.slackwater.scan.execution.DriverTask
 import org.apache.spark.sql.sources.InsertableRelation
 import org.apache.spark.sql.types.StructType
 
@@ -81,10 +81,12 @@ private[slackwater] object Insert {
   ): WrittenRows = {
     val write = new TableWrite(session, target.table, target.mode)
     lazy val sink = write.sink(InlineLimit.statement)
-    val parts = LocalRows.of(plan) match {
-      case Some(rows) if fits(rows) => Seq(local(rows, write.schema))
-      case Some(rows)               => Seq(sink.drain(0, rows.iterator))
-      case None                     => distributed(plan, write)
+    val parts = DriverTask.execute(plan) match {
+      case Right(rows) if fits(rows) => Seq(local(rows, write.schema))
+      case Right(rows)               => Seq(sink.drain(0, rows.iterator))
+      case Left(rows)                =>
+        val limit = InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)
+        Written.byJob(rows, write.sink(limit))
     }
     new WrittenRows(write, holds, parts, sink)
   }
@@ -99,9 +101,4 @@ private[slackwater] object Insert {
 
   private def local(rows: Array[InternalRow], schema: StructType): Written =
     Written(Option.when(rows.nonEmpty)(Wire.encode(rows.iterator, schema)), rows.length.toLong, Nil)
-
-  private def distributed(plan: SparkPlan, write: TableWrite): Seq[Written] = {
-    val rows = plan.execute()
-    Written.byJob(rows, write.sink(InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)))
-  }
 }

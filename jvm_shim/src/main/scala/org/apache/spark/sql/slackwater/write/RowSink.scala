@@ -5,6 +5,8 @@ import java.util.{Date, UUID}
 
 import scala.collection.mutable.ArrayBuffer
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.apache.hadoop.mapreduce.{Job, JobID, TaskAttemptContext, TaskAttemptID, TaskID, TaskType}
@@ -31,7 +33,15 @@ private[slackwater] final case class WrittenFile(
     sizeBytes: Long,
     modifiedMs: Long,
     times: Option[TimeRange]
-)
+) {
+
+  /** As the protocol has files, but for their times. */
+  def describe(node: ObjectNode): ObjectNode = node
+    .put("uri", uri)
+    .put("rows", rows)
+    .put("size_bytes", sizeBytes)
+    .put("modified_ms", modifiedMs)
+}
 
 /** The least and greatest time of a file's updates, and whether a diff is not +1. */
 private[slackwater] final case class TimeRange(min: Long, max: Long, retracts: Boolean) {

@@ -52,7 +52,7 @@ private[slackwater] final class TableWrite(
     val inline = body.putArray("inline")
     small.flatMap(_.inline).foreach(bytes => inline.add(Wire.base64(bytes)))
     val files = body.putArray("files")
-    small.flatMap(_.files).foreach(file => describe(files.addObject(), file))
+    small.flatMap(_.files).foreach(_.describe(files.addObject()))
   }
 
   /** Tasks' small results together can be too much for one message: then they become a file. */
@@ -67,14 +67,6 @@ private[slackwater] final class TableWrite(
         .drain(parts.size, streams.flatMap(bytes => Wire.decode(Iterator(bytes), schema)))
       parts.map(_.copy(inline = None, inlineRows = 0L)) :+ file
     }
-  }
-
-  private def describe(node: ObjectNode, file: WrittenFile): Unit = {
-    val _ = node
-      .put("uri", file.uri)
-      .put("rows", file.rows)
-      .put("size_bytes", file.sizeBytes)
-      .put("modified_ms", file.modifiedMs)
   }
 }
 

@@ -50,7 +50,7 @@ final class MomentsSpec extends AnyFunSuite with ScalaCheckPropertyChecks {
           val value = accumulated.input.eval(InternalRow(x.orNull, y.orNull))
           accumulator.add(InternalRow(value), 0, diff)
         }
-        (Accumulated.write(1, Array(accumulator)).toSeq, accumulator.result)
+        (new GroupAccumulators(Array(accumulator)).state.toSeq, accumulator.result)
       }
       val left = state(stays.map(_ -> 1L))
       val mixed = (goes.map(_ -> 2L) ++ stays.reverse.map(_ -> 1L)) ++ goes.reverse.map(_ -> -2L)

@@ -55,13 +55,9 @@ private[slackwater] object OwnNames extends Rule[LogicalPlan] {
   private object Plain {
     def unapply(table: LogicalPlan): Option[DataSourceV2Relation] =
       EliminateSubqueryAliases(table) match {
-        case relation: DataSourceV2Relation =>
-          relation.table match {
-            case _: IdentifiedTable => None
-            case _: SlackwaterTable => Some(relation)
-            case _                  => None
-          }
-        case _ => None
+        case V2Relation(_: IdentifiedTable)            => None
+        case relation @ V2Relation(_: SlackwaterTable) => Some(relation)
+        case _                                         => None
       }
   }
 
@@ -91,15 +87,12 @@ private[slackwater] object OwnNames extends Rule[LogicalPlan] {
     def expressions(command: LogicalPlan): LogicalPlan =
       if (needed) command.mapExpressions(in) else command
 
-    private def in(expression: Expression): Expression =
-      if (!needed) expression
-      else
-        expression.transform {
-          case a: AttributeReference => renamed.getOrElse(a, a)
-          case s: SubqueryExpression =>
-            s.withNewPlan(s.plan.transformAllExpressionsWithSubqueries { case OuterReference(a) =>
-              OuterReference(renamed.getOrElse(a.toAttribute, a))
-            })
-        }
+    private def in(expression: Expression): Expression = expression.transform {
+      case a: AttributeReference => renamed.getOrElse(a, a)
+      case s: SubqueryExpression =>
+        s.withNewPlan(s.plan.transformAllExpressionsWithSubqueries { case OuterReference(a) =>
+          OuterReference(renamed.getOrElse(a.toAttribute, a))
+        })
+    }
   }
 }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.slackwater.binding.command.{
 }
 import org.apache.spark.sql.slackwater.catalog.{DescribedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.process.SparkSessions
-import org.apache.spark.sql.slackwater.protocol.{DataErrors, Errors}
+import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
 /** Spark's statements over our objects to which Spark itself has no answer, or a misleading one.
@@ -103,11 +103,7 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
       case unresolved: UnresolvedRelation =>
         unresolved.multipartIdentifier match {
           case CatalogAndIdentifier(catalog, name) if isView(catalog, name) =>
-            throw Errors.user(
-              "SLACKWATER_READ_ONLY_RELATION",
-              "objectName" -> full(name),
-              "kind" -> "view"
-            )
+            throw DataErrors.readOnly(full(name), "view")
           case _ =>
         }
       case resolved if evolves =>
@@ -151,12 +147,7 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
   }
 
   private def wrongKind(name: String, actual: String, expected: String): Unit =
-    throw Errors.user(
-      "SLACKWATER_WRONG_KIND",
-      "objectName" -> name,
-      "actualKind" -> actual,
-      "expectedKind" -> expected
-    )
+    throw DataErrors.wrongKind(name, actual, expected)
 
   private def unsupported(feature: String, advice: String): Unit =
     throw DataErrors.unsupported(feature, advice)

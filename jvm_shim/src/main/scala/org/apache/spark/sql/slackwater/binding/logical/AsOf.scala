@@ -59,10 +59,7 @@ object AsOf {
   private def constant(time: Expression): Any = {
     refuseSubquery(time)
     if (time.references.nonEmpty) fail(time, "a column is not a constant")
-    val plain = ReplaceExpressions(Project(Seq(Alias(time, "t")()), OneRowRelation())) match {
-      case Project(Seq(Alias(expression, _)), _) => expression
-      case _                                     => time
-    }
+    val plain = replaced(time)
     plain.foreach {
       case e if e.children.isEmpty && e.containsPattern(CURRENT_LIKE) => changing(time, e)
       case e: Unevaluable                                             => changing(time, e)
@@ -85,15 +82,18 @@ object AsOf {
 
   private def fromTimestamp(time: Expression): Long = {
     val zone = Some(SQLConf.get.sessionLocalTimeZone)
-    ReplaceExpressions(Project(Seq(Alias(time, "t")()), OneRowRelation())) match {
-      case Project(Seq(Alias(expression, _)), _) =>
-        Cast(expression, TimestampType, zone, ansiEnabled = false).eval() match {
-          case micros: Long => Math.floorDiv(micros, 1000L)
-          case _            => fail(time, "it does not cast to a timestamp")
-        }
-      case _ => fail(time, "it is not a constant")
+    Cast(replaced(time), TimestampType, zone, ansiEnabled = false).eval() match {
+      case micros: Long => Math.floorDiv(micros, 1000L)
+      case _            => fail(time, "it does not cast to a timestamp")
     }
   }
+
+  /** The expression without what only an optimizer knows how to compute. */
+  private def replaced(time: Expression): Expression =
+    ReplaceExpressions(Project(Seq(Alias(time, "t")()), OneRowRelation())) match {
+      case Project(Seq(Alias(expression, _)), _) => expression
+      case other => throw new IllegalStateException(s"a projection became ${other.nodeName}")
+    }
 
   private def changing(time: Expression, e: Expression): Nothing =
     fail(time, s"${e.prettyName}() has another value for each statement")

@@ -14,10 +14,16 @@ import org.apache.spark.sql.catalyst.expressions.{
   UserDefinedExpression
 }
 import org.apache.spark.sql.execution._
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.execution.window.WindowExecBase
 import org.apache.spark.sql.internal.SQLConf
+
+/** Runs another plan as it is; it needs a job where that one does. */
+private[slackwater] trait RunsPlan extends SparkPlan {
+  def child: SparkPlan
+}
 
 /** What a task does, done by the thread of the driver that wants it: for few rows it takes longer to
   * schedule a job than to compute them.
@@ -33,25 +39,43 @@ private[slackwater] object DriverTask {
   /** Tasks of jobs count upwards from 0; memory is accounted by this number. */
   private val attempts = new AtomicLong(-1)
 
-  /** The rows of a plan over few rows that are in the driver; None: it needs a job. */
-  def rows(plan: SparkPlan): Option[Array[InternalRow]] =
-    if (!isPossible(plan)) None
+  /** The rows of a plan that has them in the driver, or makes them of few that are there; else what a
+    * job runs over. The plan is executed once.
+    */
+  def execute(plan: SparkPlan): Either[RDD[InternalRow], Array[InternalRow]] =
+    if (hasRows(plan)) Right(plan.executeCollect())
     else {
+      val few = isPossible(plan)
       val made = plan.execute()
-      Option.when(isNarrow(made)) {
-        val all = run(propertiesOf(plan.conf)) { context =>
-          made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
-        }
-        post(plan)
-        all
-      }
+      if (few && isNarrow(made)) Right(computed(plan, made)) else Left(made)
     }
+
+  /** The same rows; None: it needs a job. */
+  def rows(plan: SparkPlan): Option[Array[InternalRow]] =
+    if (hasRows(plan) || isPossible(plan)) execute(plan).toOption else None
+
+  private def hasRows(plan: SparkPlan): Boolean = plan match {
+    case _: LocalTableScanExec | _: InlineRowsExec | _: CommandResultExec => true
+    case root: RunsPlan                                                   => hasRows(root.child)
+    case join: IndexLookupJoinExec                                        => hasRows(join.child)
+    case _                                                                => false
+  }
+
+  private def computed(plan: SparkPlan, made: RDD[InternalRow]): Array[InternalRow] = {
+    val all = run(propertiesOf(plan.conf)) { context =>
+      made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
+    }
+    post(plan)
+    all
+  }
 
   /** Whether the plan may be computed here, where its rows are in one task. */
   def isPossible(plan: SparkPlan): Boolean = plan match {
-    case local: InlineRowsExec                            => local.rows.sizeIs <= mostRows
-    case local: LocalTableScanExec                        => local.rows.sizeIs <= mostRows
-    case range: RangeExec                                 => range.numElements <= mostRows
+    case local: InlineRowsExec     => local.rows.sizeIs <= mostRows
+    case local: LocalTableScanExec => local.rows.sizeIs <= mostRows
+    case range: RangeExec          => range.numElements <= mostRows
+    // What it plans anew while it runs is what shuffles have brought, and there are none.
+    case adaptive: AdaptiveSparkPlanExec                  => isPossible(adaptive.initialPlan)
     case _: WholeStageCodegenExec | _: InputAdapter       => plan.children.forall(isPossible)
     case _: OnePartitionExec | _: UnionExec | _: RunsPlan => plan.children.forall(isPossible)
     case _: IndexLookupJoinExec                           => plan.children.forall(isPossible)

@@ -52,8 +52,7 @@ private[slackwater] final case class IndexLookupJoinExec(
 
   /** The rows of the join, or a plan that has them. */
   private def found: Either[LogicalPlan, Seq[InternalRow]] = {
-    val here = LocalRows.of(child).orElse(DriverTask.rows(child))
-    val probes = here.map(_.toSeq).getOrElse {
+    val probes = DriverTask.rows(child).map(_.toSeq).getOrElse {
       val most = IndexJoin.mostProbes + 1
       child.execute().mapPartitions(_.take(most).map(_.copy())).collect().toSeq
     }

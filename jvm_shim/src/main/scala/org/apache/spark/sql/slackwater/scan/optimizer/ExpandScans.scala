@@ -37,8 +37,7 @@ private[slackwater] final case class ExpandScans(session: SparkSession) extends 
         part.transformDown { case v: IndexedView if v eq view => rows }
       case other => other.mapChildren(expanded)
     }
-    val found = inferred(plan)
-    expanded(if (isIndexed(found)) joined(found) else found)
+    expanded(byIndex(plan))
   }
 
   private def byIndex(plan: LogicalPlan): LogicalPlan = {
