@@ -151,9 +151,11 @@ def _fingerprint(answer: _Fields) -> str:
     Nor does how the query was written.
     """
     counted = {
-        **_without(answer, "selects", "views"),
+        **_without(answer, "selects", "views", "indexed"),
         "columns": [_without(column, "name") for column in answer["columns"]],
-        "handles": [_without(handle, "sql") for handle in answer["handles"]],
+        "handles": [
+            _without(handle, "sql", "shape", "reads", "sure") for handle in answer["handles"]
+        ],
     }
     text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
