@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import Engine, KeptPlan, ViewPlan
+from slackwater.compute.engine import NOTHING_INDEXED, Engine, Indexed, KeptPlan, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError, unsupported
@@ -33,13 +33,13 @@ class Planner:
         `name` is for messages.
         """
         engine = self._engine.under(settings)
-        kept = _planned(engine, definition, definition.whole)
-        if definition.whole:
+        kept = _planned(engine, definition, definition.indexed)
+        if definition.indexed != NOTHING_INDEXED:
             kept = _versioned(engine, definition, kept)
         try:
             if not definition.keys:
-                return ViewPlan(kept, program_of(kept.plan))
-            return ViewPlan(kept, index_of(kept.plan, definition.keys))
+                return view_plan(kept)
+            return index_plan(kept, definition.keys)
         except NotMaintained as missing:
             if not definition.keys:
                 return ViewPlan(kept, None, missing.reason)
@@ -72,22 +72,36 @@ class Planner:
         self._engine.under(settings).forget_plan(plan.kept.plan_id)
 
 
-def _planned(engine: Engine, definition: Definition, whole: Sequence[str]) -> KeptPlan:
+def view_plan(kept: KeptPlan) -> ViewPlan:
+    """The plan with the programs of a view. Raises NotMaintained."""
+    alone = program_of(kept.plan)
+    program = program_of(kept.plan, serves=True)
+    return ViewPlan(kept, program, alone=None if program == alone else alone)
+
+
+def index_plan(kept: KeptPlan, keys: int) -> ViewPlan:
+    """The plan with the programs of an index. Raises NotMaintained."""
+    alone = index_of(kept.plan, keys)
+    program = index_of(kept.plan, keys, serves=True)
+    return ViewPlan(kept, program, alone=None if program == alone else alone)
+
+
+def _planned(engine: Engine, definition: Definition, indexed: Indexed) -> KeptPlan:
     return engine.plan(
         definition.query,
         definition.catalog,
         definition.namespace,
         definition.functions,
-        whole,
+        indexed,
     )
 
 
 def _versioned(engine: Engine, definition: Definition, kept: KeptPlan) -> KeptPlan:
-    """The plan with the fingerprint of the one in which no view stays whole.
+    """The plan with the fingerprint of the one that knows of no index.
 
     Both compute the same rows, so what one has computed need not be compared with the other's.
     """
-    other = _planned(engine, definition, ())
+    other = _planned(engine, definition, NOTHING_INDEXED)
     engine.forget_plan(other.plan_id)
     return replace(kept, plan=replace(kept.plan, fingerprint=other.plan.fingerprint))
 

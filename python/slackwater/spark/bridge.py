@@ -18,6 +18,7 @@ import pyarrow as pa
 import structlog
 
 from slackwater.compute.engine import (
+    NOTHING_INDEXED,
     Analysis,
     Behind,
     Contents,
@@ -25,6 +26,7 @@ from slackwater.compute.engine import (
     FailingRow,
     Function,
     Hydrated,
+    Indexed,
     InferredFiles,
     InputContents,
     Interruption,
@@ -210,13 +212,15 @@ class SparkBridge:
         catalog: str,
         namespace: Sequence[str],
         functions: Sequence[Function] = (),
-        whole: Sequence[str] = (),
+        indexed: Indexed = NOTHING_INDEXED,
     ) -> KeptPlan:
         """The plan of a query, which the driver keeps, as `Engine.plan` promises."""
         plan, kept = self._bridge().plan, json.dumps(list(functions))
         owner = (self._driver.environment, self._driver.origin)
         names = self._names(namespace)
-        answer = self._run(plan, text, catalog, names, kept, self._names(whole), *owner)
+        whole = self._names(indexed.views)
+        indexes = json.dumps([asdict(each) for each in indexed.indexes])
+        answer = self._run(plan, text, catalog, names, kept, whole, indexes, *owner)
         return KeptPlan(self._described(answer)["plan"], analyzed_plan(answer))
 
     def infer(self, files: InferredFiles) -> RelationDesc:

@@ -13,7 +13,7 @@ import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.hold.BindScope
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, KeyedCollection, Owner}
 import org.apache.spark.sql.slackwater.process.ResultSettings
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
@@ -293,6 +293,7 @@ final class Bridge private[bridge] (opened: Opened) {
       namespace: Array[String],
       kept: String,
       whole: Array[String],
+      indexes: String,
       environment: String,
       coordinator: String,
       group: String
@@ -300,12 +301,21 @@ final class Bridge private[bridge] (opened: Opened) {
     try {
       calls.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept)
-        val view = AnalyzedView.of(own, analyzed, whole.toSet)
+        val keyed = Json.mapper.readTree(indexes).asScala.toSeq.flatMap(keyedBy(catalog, _))
+        val view = AnalyzedView.of(own, analyzed, whole.toSet, keyed)
         s"""{"plan":"${views.keep(view, Owner(environment, coordinator))}",${view.json.substring(
             1
           )}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** What an index of `{"query", "namespace", "keys"}` has; None: it is not what it was. */
+  private def keyedBy(catalog: String, index: JsonNode): Option[KeyedCollection] =
+    try {
+      val namespace = index.get("namespace").asScala.map(_.asText).toArray
+      val (rows, _) = analyzedQuery(index.get("query").asText, catalog, namespace, "[]")
+      own.withActive(KeyedCollection.of(own, rows, index.get("keys").asInt))
+    } catch { case NonFatal(_) => None }
 
   /** A plan that `plan` has kept. Raises NoSuchElementException for one that is forgotten. */
   def planned(id: String): AnalyzedView = views.get(id)
