@@ -51,6 +51,7 @@ def _search(declared: Declared, arguments: argparse.Namespace) -> int:
             programs=outcome.programs,
             short=outcome.short,
             looked_up=outcome.looked_up,
+            served=outcome.served,
         )
         refused += Counter(outcome.refused.values())
         if outcome.failure is not None:

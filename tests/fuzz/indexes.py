@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,13 +18,24 @@ from slackwater.compute.engine import Function
 from slackwater.compute.worker import Worker
 from slackwater.planner.delta.lowering import NotMaintained
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import RelationDesc, quote_identifier
 
 MOST_KEYS = 2
+MOST_TABLE_KEYS = 3
 MOST_ALONE = 4
 """So many keys are looked up one by one."""
 
 _UNEQUAL = re.compile(r"map<|variant", re.IGNORECASE)
+
+
+def table_indexes(
+    bench: Bench, name: str, desc: RelationDesc, settings: Mapping[str, str]
+) -> Iterator[Dataflow]:
+    """An index on the table for each of its first columns that can be compared, and for two."""
+    keys = [c.name for c in desc.columns if not _UNEQUAL.search(c.sql_type)][:MOST_TABLE_KEYS]
+    quoted = [quote_identifier(each) for each in keys]
+    for each in [[key] for key in quoted] + [quoted[1::-1]] * (len(quoted) > 1):
+        yield bench.index_on(quote_identifier(name), *each, settings=settings)
 
 
 @dataclass(slots=True)

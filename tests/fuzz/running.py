@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 from tests.fuzz import functions
 from tests.fuzz.cases import LAST, Case, Run, View, contents
-from tests.fuzz.indexes import Indexes
+from tests.fuzz.indexes import Indexes, table_indexes
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.names import in_duck
 from tests.fuzz.temporal import NOW
@@ -51,7 +51,8 @@ class Outcome:
     """`refused`: why queries have no view, by the conditions of the errors.
 
     `short`: how many views were recomputed, or stood still, for lack of memory in some run.
-    `looked_up`: at how many times views were read by an index.
+    `looked_up`: at how many times views were read by an index. `served`: how many views look up in
+    indexes of tables in some run.
     """
 
     failure: Failure | None
@@ -60,6 +61,7 @@ class Outcome:
     refused: Mapping[str, str] = field(default_factory=dict)
     short: int = 0
     looked_up: int = 0
+    served: int = 0
 
 
 class Killed(FatalError):
@@ -162,7 +164,7 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
     wanted, refused = _recomputed(case)
     views = {name: view for name, view in case.views.items() if name in wanted}
     shards: dict[str, Counter] = {}
-    programs = short = looked_up = 0
+    programs = short = looked_up = served = 0
     for number, run in enumerate(case.runs):
         with tempfile.TemporaryDirectory() as folder:
             maintained = _Maintained(Path(folder), declared, replace(case, views=views), run)
@@ -177,13 +179,15 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
                 maintained.close()
         short += len(maintained.short)
         looked_up += maintained.indexes.checked
+        flows = maintained.bench.flows.values()
+        served += sum(flow.plan.alone is not None for flow in flows)
         taken = declared.memory.used_bytes()
         if taken and failure is None:
             failure = Failure("memory", "", f"{taken} bytes are not given back")
         if failure is not None:
-            return Outcome(failure, len(views), programs, refused, short, looked_up)
+            return Outcome(failure, len(views), programs, refused, short, looked_up, served)
         views = {name: view for name, view in views.items() if name not in refused}
-    return Outcome(None, len(views), programs, refused, short, looked_up)
+    return Outcome(None, len(views), programs, refused, short, looked_up, served)
 
 
 class _Maintained:
@@ -296,9 +300,22 @@ class _Maintained:
         texts = [view.spark for view in self._case.views.values()]
         for statement in functions.definitions(texts):
             self._declared.session.sql(statement)
+        self._index_tables()
         self._create_views()
         for statement in functions.replacements(texts):
             self._declared.session.sql(statement)
+
+    def _index_tables(self) -> None:
+        """Views are told of indexes in all runs but one, and these are there in one."""
+        self.bench.indexes.clear()
+        views = self._case.views
+        if not views or (len(self._case.runs) > 1 and self._run is self._case.runs[0]):
+            return
+        settings = next(iter(views.values())).settings
+        for name, kinds in self._case.tables.items():
+            for flow in table_indexes(self.bench, name, described(kinds), settings):
+                if self._is_indexed:
+                    self.bench.worker.add(flow)
 
     def _create_views(self) -> None:
         for name, view in self._case.views.items():
@@ -381,6 +398,7 @@ class _Maintained:
         bench.engine = self._engine()
         bench.worker = bench.new_worker("w")
         self._race()
+        self._index_tables()
         for name, flow in bench.flows.items():
             view = self._case.views[name]
             again = replace(flow, plan=self._plan(name, view))

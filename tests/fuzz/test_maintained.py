@@ -104,6 +104,8 @@ def test_indexes_have_every_kind_of_key(declared, kind):
     outcome = outcome_of(declared, case)
     assert outcome.failure is None
     assert outcome.looked_up >= len(queries)
+    # Views read CHAR padded, which keeps them from what indexes have.
+    assert bool(outcome.served) == (kind != "char")
 
 
 @pytest.mark.spark

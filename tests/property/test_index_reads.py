@@ -47,7 +47,7 @@ ABOVE = {
     "grouped": "SELECT count(*) AS n, sum(v) AS s FROM {v} GROUP BY k",
     "some": "SELECT v FROM {v} WHERE v > 2",
 }
-"""Queries of materialized views over such a plain view, and over the table below it."""
+"""Queries of materialized views over such a plain view, or the table itself, and the table."""
 
 OPEN = {"counts", "distinct"}
 """Those that show one of several values which are the same, and leave open which."""
@@ -71,7 +71,7 @@ class History:
     """Changes of a table with keys of `kind`, and after each of them what is asked.
 
     It is asked of the table, or of the `view` over it. `above` is what a materialized view makes
-    of the latter.
+    of that.
     """
 
     kind: str
@@ -113,7 +113,7 @@ def some_history(draw: st.DrawFn) -> History:
     asked = draw(st.lists(st.tuples(places, NUMBERS), min_size=1, max_size=3))
     views = [view for view in VIEWS if view not in OPEN or kind not in SEVERAL_FORMS]
     view = draw(st.none() | st.sampled_from(views))
-    above = None if view is None else draw(st.none() | st.sampled_from(sorted(ABOVE)))
+    above = draw(st.none() | st.sampled_from(sorted(ABOVE)))
     keys = draw(st.sampled_from(sorted(KEYS)))
     return History(kind, view, above, keys, tuple(changes), tuple(asked))
 

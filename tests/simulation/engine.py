@@ -26,11 +26,13 @@ from tests.support.adapter.coordination import Place
 from tests.support.planner.planned import plan_over
 
 from slackwater.compute.engine import (
+    NOTHING_INDEXED,
     Analysis,
     Contents,
     FailingRow,
     Function,
     Hydrated,
+    Indexed,
     InputContents,
     KeptPlan,
     Known,
@@ -124,7 +126,7 @@ class SimulatedEngine:
         catalog: str,
         namespace: Sequence[str],
         known: Known | None = None,
-        whole: Sequence[str] = (),
+        indexed: Indexed = NOTHING_INDEXED,
     ) -> KeptPlan:
         found = self.analyze(text, catalog, namespace)
         items = [self.place.item(name) for name in tables_of(text)]

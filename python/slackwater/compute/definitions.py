@@ -20,7 +20,7 @@ from slackwater.compute.controller.descriptions import (
 )
 from slackwater.compute.dataflow import Dataflow, Input, ViewExport
 from slackwater.compute.dataflow import IndexExport as MaintainedExport
-from slackwater.compute.engine import ViewPlan
+from slackwater.compute.engine import Indexed, IndexQuery, Known, ViewPlan
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
@@ -46,7 +46,7 @@ class Definition:
     name, as `Known` has them; None: a query that is planned at once, by the catalog. The last
     `keys` columns are those of an index. `made_by` is the version of the plan that the output has
     been computed by. `whole` are the plain views below it that stay whole in its plan, since an
-    index on the same cluster has their rows.
+    index on the same cluster has their rows; `indexes` those on collections below it.
     """
 
     query: str
@@ -57,6 +57,17 @@ class Definition:
     made_by: PlanVersion | None = None
     whole: tuple[str, ...] = ()
     relations: tuple[Mapping[str, Any], ...] | None = None
+    indexes: tuple[IndexQuery, ...] = ()
+
+    @property
+    def known(self) -> Known:
+        """The meanings of the names in its query."""
+        return Known(self.functions, self.relations)
+
+    @property
+    def indexed(self) -> Indexed:
+        """The indexes that its plan is to know of."""
+        return Indexed(self.whole, self.indexes)
 
     @property
     def text(self) -> str:

@@ -98,15 +98,37 @@ class KeptPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexQuery:
+    """The query of an index on a collection, whose last `keys` columns are the keys."""
+
+    query: str
+    namespace: tuple[str, ...]
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """Indexes below a query: the ids of plain views that have one, and those on collections."""
+
+    views: tuple[str, ...] = ()
+    indexes: tuple[IndexQuery, ...] = ()
+
+
+NOTHING_INDEXED = Indexed()
+
+
+@dataclass(frozen=True, slots=True)
 class ViewPlan:
     """The plan of a view that the driver keeps, and the program that maintains the view.
 
-    `program` is None where the view is recomputed, because of `reason`.
+    `program` is None where the view is recomputed, because of `reason`. `alone` does the same and
+    looks up in no index of a collection; None: neither does `program`.
     """
 
     kept: KeptPlan
     program: Program | None
     reason: str = ""
+    alone: Program | None = None
 
     @property
     def is_temporal(self) -> bool:
@@ -409,12 +431,13 @@ class Engine(Protocol):
         catalog: str,
         namespace: Sequence[str],
         known: Known = BY_CATALOG,
-        whole: Sequence[str] = (),
+        indexed: Indexed = NOTHING_INDEXED,
     ) -> KeptPlan:
         """The query's plan. Its id holds for this engine, until `forget_plan`.
 
-        `whole`: ids of plain views whose queries stay nodes of their own (`AnalyzedPlan.views`).
-        Its fingerprint is that of the plan in which none does: both compute the same rows.
+        The views of `indexed` stay nodes of their own (`AnalyzedPlan.views`). Its indexes that can
+        be planned are those of the plan (`AnalyzedPlan.indexed`). The plan's fingerprint is that of
+        the plan which knows of none: both compute the same rows.
         """
 
     def infer(self, files: InferredFiles) -> RelationDesc:

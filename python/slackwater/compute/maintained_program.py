@@ -33,6 +33,12 @@ from slackwater.repr.relation import TIME_COLUMN
 LONGEST_PAUSE_TICKS = 64
 """A program that did not fit into memory is tried again after so many ticks at most."""
 
+MOST_PASSED_OVER = 100
+"""A lookup may find so many rows of a key, on average, to see some of them.
+
+Each that it does not see takes it a sixth of a microsecond (decision 0061).
+"""
+
 _LOG = structlog.get_logger("slackwater.compute")
 
 
@@ -82,8 +88,10 @@ class _OpenProgram:
     """The program has all updates of its inputs before this time."""
     next_change: Timestamp | None
     """When the output changes from `reached` on, if no input does; None: the last tick failed."""
+    program: Program
+    """The dataflow's program, or the one that does without indexes."""
     order: Program
-    """The dataflow's program, or the same with its lookups in another order."""
+    """The same, perhaps with its lookups in another order."""
     reads: tuple[str | None, ...]
     """For each step the collections that it reads, for records."""
     rows_until_order: int = 0
@@ -192,8 +200,8 @@ class MaintainedProgram:
         resident = self.residency.is_resident
         before = None if resident else self.shards.contents(Timestamp(begin - 1))
         if resident and opened.rows_until_order <= 0:
-            self._put_in_order(program, opened, meter)
-        deltas = self._deltas(program, changes, begin, upper)
+            self._put_in_order(opened, meter)
+        deltas = self._deltas(opened.order, changes, begin, upper)
         began_s = meter.monotonic()
         try:
             ticked = opened.driver.tick(begin, upper, deltas, most_ms, before)
@@ -260,7 +268,28 @@ class MaintainedProgram:
     def _opened(self, program: Program, before: Timestamp, meter: TickMeter) -> _OpenProgram:
         if self._open is not None:
             return self._open
-        flow, resident = self.shards.flow, not self.residency.is_paused
+        resident = not self.residency.is_paused
+        alone = self.shards.flow.plan.alone
+        if alone is None:
+            return self._opened_as(program, before, resident, meter)
+        if resident:
+            try:
+                opened = self._opened_as(program, before, True, meter)
+            except SlackwaterError as error:
+                if error.condition != "SLACKWATER_INDEX_MEMORY":
+                    raise
+            else:
+                if not _passes_over_many(opened):
+                    return opened
+                self._open = None
+                opened.driver.close()
+        # What it keeps by itself has fewer columns than an index, and perhaps fewer rows.
+        return self._opened_as(alone, before, resident, meter)
+
+    def _opened_as(
+        self, program: Program, before: Timestamp, resident: bool, meter: TickMeter
+    ) -> _OpenProgram:
+        flow = self.shards.flow
         self.residency.is_resident = resident
         next_change: Timestamp | None = None
         with ExitStack() as undo:
@@ -273,7 +302,8 @@ class MaintainedProgram:
                 next_change = self._loaded(driver, program, before, meter)
             undo.pop_all()
         reads = self._reads_of(program)
-        self._open = _OpenProgram(driver, Timestamp(before + 1), next_change, program, reads)
+        reached = Timestamp(before + 1)
+        self._open = _OpenProgram(driver, reached, next_change, program, program, reads)
         if resident:
             self.residency.granted()
         return self._open
@@ -303,13 +333,13 @@ class MaintainedProgram:
             return MissedUpdates(lower, None)
         return MissedUpdates(lower, self._deltas(program, changes, lower, upper))
 
-    def _put_in_order(self, program: Program, opened: _OpenProgram, meter: TickMeter) -> None:
+    def _put_in_order(self, opened: _OpenProgram, meter: TickMeter) -> None:
         """Lets the lookups meet as few rows as they can, until as much again has changed."""
-        if not program.has_choice:
+        if not opened.program.has_choice:
             opened.rows_until_order = sys.maxsize
             return
         began_s, sizes = meter.monotonic(), opened.driver.sizes()
-        order = reordered(self.shards.flow.plan.kept.plan, program, sizes)
+        order = reordered(self.shards.flow.plan.kept.plan, opened.program, sizes)
         if order != opened.order:
             opened.driver.reorder(order)
             opened.order, opened.reads = order, self._reads_of(order)
@@ -331,6 +361,17 @@ class MaintainedProgram:
             for g, parts in changes.items()
             if parts
         }
+
+
+def _passes_over_many(opened: _OpenProgram) -> bool:
+    """Whether it filters what it finds in an index that has many rows of a key."""
+    arrangements = opened.program.arrangements
+    if not any(each.is_filtered for each in arrangements):
+        return False
+    return any(
+        each.is_filtered and size.rows > MOST_PASSED_OVER * max(1, size.keys)
+        for each, size in zip(arrangements, opened.driver.sizes(), strict=True)
+    )
 
 
 def _from(updates: pa.Table, begin: Timestamp, lower: Timestamp) -> pa.Table:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import Engine, Known, ViewPlan
+from slackwater.compute.engine import Engine, KeptPlan, ViewPlan
 from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
 from slackwater.planner.plan.algebra import AnalyzedPlan
 from slackwater.repr.errors import SlackwaterError, unsupported
@@ -36,13 +36,13 @@ class Planner:
             definition.query,
             definition.catalog,
             definition.namespace,
-            Known(definition.functions, definition.relations),
-            definition.whole,
+            definition.known,
+            definition.indexed,
         )
         try:
             if not definition.keys:
-                return ViewPlan(kept, program_of(kept.plan))
-            return ViewPlan(kept, index_of(kept.plan, definition.keys))
+                return view_plan(kept)
+            return index_plan(kept, definition.keys)
         except NotMaintained as missing:
             if not definition.keys:
                 return ViewPlan(kept, None, missing.reason)
@@ -73,6 +73,20 @@ class Planner:
     def give_back(self, plan: ViewPlan, settings: Settings) -> None:
         """The driver may drop what it keeps of the plan."""
         self._engine.under(settings).forget_plan(plan.kept.plan_id)
+
+
+def view_plan(kept: KeptPlan) -> ViewPlan:
+    """The plan with the programs of a view. Raises NotMaintained."""
+    alone = program_of(kept.plan)
+    program = program_of(kept.plan, serves=True)
+    return ViewPlan(kept, program, alone=None if program == alone else alone)
+
+
+def index_plan(kept: KeptPlan, keys: int) -> ViewPlan:
+    """The plan with the programs of an index. Raises NotMaintained."""
+    alone = index_of(kept.plan, keys)
+    program = index_of(kept.plan, keys, serves=True)
+    return ViewPlan(kept, program, alone=None if program == alone else alone)
 
 
 def _no_index(name: str, plan: AnalyzedPlan, missing: NotMaintained) -> SlackwaterError:

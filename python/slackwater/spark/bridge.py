@@ -19,6 +19,7 @@ import structlog
 
 from slackwater.compute.engine import (
     BY_CATALOG,
+    NOTHING_INDEXED,
     Analysis,
     Behind,
     Contents,
@@ -26,6 +27,7 @@ from slackwater.compute.engine import (
     FailingRow,
     Function,
     Hydrated,
+    Indexed,
     InferredFiles,
     InputContents,
     Interruption,
@@ -210,7 +212,7 @@ class SparkBridge:
         catalog: str,
         namespace: Sequence[str],
         known: Known = BY_CATALOG,
-        whole: Sequence[str] = (),
+        indexed: Indexed = NOTHING_INDEXED,
     ) -> KeptPlan:
         """The plan of a query, which the driver keeps, as `Engine.plan` promises."""
         functions = json.dumps(list(known.functions))
@@ -222,7 +224,8 @@ class SparkBridge:
             self._names(namespace),
             functions,
             relations,
-            self._names(whole),
+            self._names(indexed.views),
+            json.dumps([asdict(each) for each in indexed.indexes]),
             self._driver.environment,
             self._driver.origin,
         )

@@ -18,15 +18,25 @@ from tests.support.persist.persistence import new_environment
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.compute.dataflow import Dataflow, IndexExport, Input, ViewExport
-from slackwater.compute.engine import Engine, Function, Known, Lookup, ViewPlan
+from slackwater.compute.engine import (
+    Engine,
+    Function,
+    Indexed,
+    IndexQuery,
+    Known,
+    Lookup,
+    ViewPlan,
+)
 from slackwater.compute.limits import Limits
 from slackwater.compute.peeked_rows import PeekLimits
+from slackwater.compute.planning import index_plan, view_plan
 from slackwater.compute.records import TickRecord
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.client import PersistClient, TablesAppend
 from slackwater.persist.error_shards import first_refusal
 from slackwater.persist.ipc import from_stream, to_stream
-from slackwater.planner.delta.lowering import NotMaintained, index_of, program_of
+from slackwater.planner.delta.lowering import NotMaintained
+from slackwater.planner.plan.algebra import Project, Source
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -84,6 +94,8 @@ class Bench:
         self._monotonic = monotonic
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}
         self.flows: dict[str, Dataflow] = {}
+        self.indexes: list[IndexQuery] = []
+        """Those on tables that plans of views are told of, whether they are maintained or not."""
         self.fatal: list[BaseException] = []
         self.progress = threading.Event()
         self.worker = self.new_worker("w")
@@ -147,9 +159,10 @@ class Bench:
         self, query: str, settings: Mapping[str, str] = {}, functions: Sequence[Function] = ()
     ) -> ViewPlan:
         engine = self.engine.under(settings)
-        kept = engine.plan(query, "slackwater", ("default",), Known(functions))
+        indexed = Indexed(indexes=tuple(self.indexes))
+        kept = engine.plan(query, "slackwater", ("default",), Known(functions), indexed)
         try:
-            return ViewPlan(kept, program_of(kept.plan))
+            return view_plan(kept)
         except NotMaintained as missing:
             return ViewPlan(kept, None, missing.reason)
 
@@ -198,18 +211,29 @@ class Bench:
 
         Nobody maintains it yet. Raises NotMaintained.
         """
-        kept = self.engine.under(settings).plan(query, "slackwater", ("default",), functions)
+        engine = self.engine.under(settings)
+        indexed = Indexed(indexes=tuple(self.indexes))
+        kept = engine.plan(query, "slackwater", ("default",), functions, indexed)
         # As if the query selected from a plain view, which the engine does not know.
-        program = index_of(replace(kept.plan, selects=True), keys)
+        of_view = not all(isinstance(node, Source | Project) for node in kept.plan.nodes)
+        selected = replace(kept, plan=replace(kept.plan, selects=of_view))
         return Dataflow(
             global_id=GlobalId(f"index-{name}"),
             name=f"the index on {name}",
-            plan=ViewPlan(kept, program),
+            plan=replace(index_plan(selected, keys), kept=kept),
             inputs=self._inputs(kept.plan.collections),
             as_of=Timestamp(0),
             export=IndexExport(keys),
             settings=settings,
         )
+
+    def index_on(self, table: str, *keys: str, settings: Mapping[str, str] = {}) -> Dataflow:
+        """The dataflow of an index on a table, of which views are told that are planned later."""
+        named = ", ".join(f"({key}) AS key{position}" for position, key in enumerate(keys))
+        query = f"SELECT *, {named} FROM {table}"
+        flow = self.index(f"{table}-{len(self.indexes)}", query, len(keys), settings)
+        self.indexes.append(IndexQuery(query, ("default",), len(keys)))
+        return flow
 
     def found(self, index: Dataflow, keys: pa.Table, time: int) -> pa.Table | None:
         """The rows of the keys at a time; None: the index does not have that time."""

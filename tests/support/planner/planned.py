@@ -46,7 +46,7 @@ class Answers:
         table = self.place.item("t")
         return Analysis(RelationDesc.of(k="integer"), (table.id,), (), (table.id,), (), (), False)
 
-    def plan(self, text, catalog, namespace, known=None, whole=()):
+    def plan(self, text, catalog, namespace, known=None, indexed=None):
         desc = RelationDesc.of(k="integer")
         return KeptPlan("plan", plan_over([self.place.item("t")], desc, text))
 

@@ -1,4 +1,4 @@
-"""What a dataflow is told of what it reads, and the collections that run ahead."""
+"""What a dataflow is told of what it reads, which indexes it may use, and what runs ahead."""
 
 from __future__ import annotations
 
@@ -46,8 +46,9 @@ def view(number, *uses):
     return item(number, ItemKind.VIEW, *uses, details=ViewDetails("SELECT 1", **DEFINED))
 
 
-def index(number, on, cluster=1):
-    return item(number, ItemKind.INDEX, on, details=IndexDetails(("k",)), cluster=cluster)
+def index(number, on, cluster=1, keys=("k",), settings=None):
+    details = IndexDetails(keys, settings=settings)
+    return item(number, ItemKind.INDEX, on, details=details, cluster=cluster)
 
 
 def maintained(number, *uses, refresh=None):
@@ -102,6 +103,33 @@ def test_a_definition_says_nothing_that_may_change_without_it(state):
     items = [replace(each, comment="new") for each in state.items.values()]
     after = CatalogState.of(state.schemas.values(), items)
     assert definition_of(after.item(user_id(5)), after) == before
+
+
+def indexes_of(number, *items):
+    state = CatalogState.of([SchemaEntry(user_id(1), "default", "")], items)
+    return [each.query for each in definition_of(state.item(user_id(number)), state).indexes]
+
+
+def selected(on, *keys):
+    named = ", ".join(f"({key}) AS key{place}" for place, key in enumerate(keys))
+    return f"SELECT *, {named} FROM `slackwater`.`default`.`o{on}`"
+
+
+def test_a_dataflow_may_look_up_in_the_indexes_of_collections_on_its_cluster():
+    table = item(1, ItemKind.TABLE, details=TableDetails())
+    items = [
+        *(table, view(2, 1), maintained(3, 2), maintained(4, 2, 3)),
+        *(index(5, 1), index(6, 1, keys=("v", "k")), index(7, 1, cluster=2), index(8, 3)),
+        *(index(9, 1, settings={"spark.sql.ansi.enabled": "false"}), index(10, 2)),
+        maintained(11, 2, refresh=DAILY),
+    ]
+    of_table = [selected(1, "k"), selected(1, "v", "k")]
+    assert indexes_of(3, *items) == of_table
+    assert indexes_of(4, *items) == [*of_table, selected(3, "k")]
+    # An index of a collection looks nothing up, one of a plain view does.
+    assert indexes_of(5, *items) == []
+    assert indexes_of(10, *items) == of_table
+    assert indexes_of(11, *items) == []
 
 
 def test_what_is_above_a_view_with_a_schedule_runs_ahead(state):

@@ -17,6 +17,7 @@ from slackwater.planner.plan.algebra import (
     Filter,
     Generate,
     Handle,
+    IndexedCollection,
     Join,
     JoinKey,
     JoinKind,
@@ -56,6 +57,9 @@ def handle(*columns, plain=False, **changes):
         "throws": False,
         "uses_now": False,
         "digest": f"d{columns}",
+        "shape": "f",
+        "reads": list(columns),
+        "sure": False,
         "columns": list(columns),
         "column": columns[0] if plain else None,
         **changes,
@@ -79,6 +83,7 @@ def answer(nodes, columns, handles, width=1):
         "root": len(nodes) - 1,
         "selects": False,
         "views": [],
+        "indexed": [],
         "names": [c.name for c in schema.columns],
         "schema": json.loads(schema.to_json()),
     }
@@ -104,9 +109,28 @@ def test_columns_handles_and_the_query_are_as_they_were_told():
     number = SparkType('"integer"')
     assert plan.columns == (PlanColumn("c", number, True), PlanColumn("s", text, True))
     assert plan.handles == (
-        Handle("f(0,)", number, False, True, False, True, True, (0,), None, "d(0,)"),
+        Handle("f(0,)", number, False, True, False, True, True, (0,), None, "d(0,)", "f", (0,)),
     )
     assert (plan.root, plan.names, plan.schema) == (1, ("n0",), RelationDesc.of(n0="integer"))
+
+
+def test_an_index_has_a_source_of_its_own_or_one_of_the_query():
+    value = projected()
+    before = read(value)
+    value["nodes"].append(source(2, 3))
+    value["columns"] += [column(), column()]
+    value["handles"].append(handle(3))
+    value["indexed"] = [
+        {"node": 2, "keys": [1], "forms": [1]},
+        {"node": 0, "keys": [0], "forms": [0]},
+    ]
+    plan = read(value)
+    assert plan.indexed == (IndexedCollection(2, (1,), (1,)), IndexedCollection(0, (0,), (0,)))
+    assert plan.nodes[: plan.root + 1] == before.nodes
+    for wrong in ({"node": 1}, {"node": 3}, {"keys": [0]}, {"keys": []}, {"forms": [1, 1]}):
+        value["indexed"] = [{"node": 2, "keys": [1], "forms": [1], **wrong}]
+        with pytest.raises(FatalError):
+            read(value)
 
 
 def test_every_operator_is_read():

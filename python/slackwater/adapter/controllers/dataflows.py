@@ -44,6 +44,7 @@ from slackwater.compute.controller.protocol import (
 )
 from slackwater.compute.controller.shell import Compute, OpenPeek, ReplicaStatus
 from slackwater.compute.definitions import Definition, StoredShards
+from slackwater.compute.engine import IndexQuery
 from slackwater.compute.logs import records_of
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
 from slackwater.planner.parser.parameters import milliseconds
@@ -394,6 +395,7 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
                 made_by=view.program,
                 whole=_whole(item, state),
                 relations=_relations(item, state),
+                indexes=_indexes(item, state),
             )
         case IndexDetails(keys):
             on = state.item(item.depends_on[0])
@@ -404,6 +406,7 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
                 keys=len(keys),
                 whole=_whole(item, state),
                 relations=_relations(item, state),
+                indexes=_indexes(item, state),
             )
         case _:
             raise FatalError(f"{item.full_name} is not maintained")
@@ -456,6 +459,28 @@ def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
 
     below = (i for i in state.below(item.depends_on, is_stored) if i.kind is ItemKind.VIEW)
     return tuple(sorted(each.id for each in below if is_indexed(each.id)))
+
+
+def _indexes(item: CatalogItem, state: CatalogState) -> tuple[IndexQuery, ...]:
+    """The indexes on collections below the object in which its dataflow may look up.
+
+    They are on its cluster and have its settings, which say what keys mean. An index of a
+    collection looks nothing up, and a view with a schedule is not maintained by lookups.
+    """
+    if item.refresh is not None:
+        return ()
+    if _is_index(item) and is_stored(state.item(item.depends_on[0])):
+        return ()
+    cluster, settings = cluster_of(item), settings_of(item)
+    below = [each for each in _read(item, state) if is_stored(each)]
+    return tuple(
+        IndexQuery(index_query(on, details.keys), (on.schema_name,), len(details.keys))
+        for on in sorted(below, key=lambda each: each.id)
+        for index in state.dependents(on.id)
+        if isinstance(details := index.details, IndexDetails)
+        and cluster_of(index) == cluster
+        and settings_of(index) == settings
+    )
 
 
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:

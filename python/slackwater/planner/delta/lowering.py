@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from slackwater.planner.delta.join_order import (
     NO_SIZES,
@@ -39,6 +40,7 @@ from slackwater.planner.delta.program import (
     Program,
     RecomputeGroupsStep,
     ReduceStep,
+    Seen,
     SemiJoinStep,
     SharedStep,
     Size,
@@ -49,6 +51,7 @@ from slackwater.planner.delta.program import (
     UnionStep,
     Value,
 )
+from slackwater.planner.delta.served import Served, served
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
@@ -81,6 +84,8 @@ class NotMaintained(Exception):
 
     reason: str
 
+
+T = TypeVar("T")
 
 SUMS = frozenset({"sum", "avg", "try_sum", "try_avg"})
 
@@ -173,41 +178,44 @@ def invalid_mz_now_use(plan: AnalyzedPlan) -> str | None:
     return f"{found.sql} is no condition that compares mz_now() alone with a BIGINT"
 
 
-def program_of(plan: AnalyzedPlan) -> Program:
-    """The program of the plan. Raises NotMaintained."""
-    lowering = _begun(plan)
+def program_of(plan: AnalyzedPlan, *, serves: bool = False) -> Program:
+    """The program of the plan. Raises NotMaintained.
+
+    `serves`: it looks up in indexes on collections where they have what it needs.
+    """
+    lowering = _begun(plan, serves=serves)
     last = lowering.step(plan.root)
     if last != len(lowering.steps) - 1:
         lowering.add(UnionStep((last,), lowering.steps[last].columns))
     return lowering.program
 
 
-def _begun(plan: AnalyzedPlan) -> _Lowering:
+def _begun(plan: AnalyzedPlan, *, serves: bool = False) -> _Lowering:
     misused = invalid_mz_now_use(plan)
     if misused is not None:
         raise NotMaintained(misused)
-    return _Lowering(plan, NO_SIZES)
+    return _Lowering(plan, NO_SIZES, serves)
 
 
-def index_of(plan: AnalyzedPlan, keys: int) -> Program:
-    """The program that keeps the plan's rows by its last `keys` columns.
+def index_of(plan: AnalyzedPlan, keys: int, *, serves: bool = False) -> Program:
+    """The program that keeps the plan's rows by its last `keys` columns. `serves`: as above.
 
     Raises NotMaintained where the plan does more than to compute them of each row of a collection
     or of a plain view, and where the query of the view has no program.
     """
     if not plan.selects and not all(isinstance(node, Source | Project) for node in plan.nodes):
         raise NotMaintained("a key that is not computed of one row")
-    of_view = _index_of_view(plan, keys)
-    if of_view is not None:
-        return of_view
-    program, out = program_of(plan), plan.nodes[plan.root].out
+    found = _index_of_view(plan, keys, serves) or _index_of_collection(plan, keys)
+    if found is not None:
+        return found
+    program, out = program_of(plan, serves=serves), plan.nodes[plan.root].out
     values = tuple(OfColumn(column) for column in out[-keys:])
     last = len(program.steps) - 1
     index = IndexedRows(plan.root, last, values, out[:-keys], plan.names[:-keys])
     return replace(program, index=index)
 
 
-def _index_of_view(plan: AnalyzedPlan, keys: int) -> Program | None:
+def _index_of_view(plan: AnalyzedPlan, keys: int, serves: bool) -> Program | None:
     """The program that arranges a plain view which stays whole as joins with it do.
 
     None: there is none in the plan, or its columns are not those of the query.
@@ -222,11 +230,30 @@ def _index_of_view(plan: AnalyzedPlan, keys: int) -> Program | None:
     read = [plan.handles[handle].column for handle in root.exprs[:-keys]]
     if tuple(None if c is None else resolved(c, columns) for c in read) != out:
         return None
-    lowering = _begun(plan)
+    lowering = _begun(plan, serves=serves)
     delta = lowering.step(view)
     lowering.aliases.update(columns)
     values = tuple(OfHandle(handle) for handle in root.exprs[-keys:])
     index = IndexedRows(view, delta, values, out, plan.names[:-keys])
+    return replace(lowering.program, index=index)
+
+
+def _index_of_collection(plan: AnalyzedPlan, keys: int) -> Program | None:
+    """The program that arranges a collection as it is, for others to look up in it.
+
+    None: the plan does more than to select all its columns and the keys.
+    """
+    root = plan.nodes[plan.root]
+    if plan.selects or not isinstance(root, Project):
+        return None
+    (below,) = root.inputs
+    source = plan.nodes[below]
+    if not isinstance(source, Source) or source.fields != plan.names[:-keys]:
+        return None
+    lowering = _begun(plan)
+    delta = lowering.step(below)
+    values = tuple(OfHandle(handle) for handle in root.exprs[-keys:])
+    index = IndexedRows(below, delta, values, source.out, source.fields)
     return replace(lowering.program, index=index)
 
 
@@ -237,10 +264,18 @@ def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Pr
     """
     found = sorted(zip(sizes, program.arrangements, strict=True), key=lambda each: each[0].rows)
     # What has the rows comes after what only counts them.
-    known = {(each.node, each.keys, each.null_safe): size for size, each in found}
-    lowering = _Lowering(plan, known, arrangements=list(program.arrangements))
+    known = {_sized(each): size for size, each in found}
+    serves = any(each.seen is not None for each in program.arrangements)
+    lowering = _Lowering(plan, known, serves, arrangements=list(program.arrangements))
     lowering.step(plan.root)
     return replace(program, steps=(*lowering.steps, *program.steps[len(lowering.steps) :]))
+
+
+def _sized(each: Arrangement) -> tuple[NodeNumber, tuple[HandleNumber, ...], tuple[bool, ...]]:
+    """The name under which joins ask for the size of an arrangement."""
+    if each.seen is None:
+        return each.node, each.keys, each.null_safe
+    return each.seen.node, each.seen.keys, each.seen.null_safe
 
 
 def _is_inner(node: Operator) -> bool:
@@ -251,6 +286,7 @@ def _is_inner(node: Operator) -> bool:
 class _Lowering:
     plan: AnalyzedPlan
     sizes: Sizes
+    serves: bool
     steps: list[Step] = field(default_factory=list)
     arrangements: list[Arrangement] = field(default_factory=list)
     aliases: dict[ColumnNumber, ColumnNumber] = field(default_factory=dict)
@@ -386,7 +422,7 @@ class _Lowering:
         out: tuple[ColumnNumber, ...],
     ) -> StepNumber:
         step = self.step(below)
-        arranged = self._arrangement(below, keys, (True,) * len(keys))
+        arranged, _ = self._looked_up(below, keys, (True,) * len(keys))
         return self.add(RecomputeGroupsStep(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
@@ -472,15 +508,15 @@ class _Lowering:
             if isinstance(self.steps[step], ConstantStep):
                 continue
             for stage in path:
-                arrangement = self._arrangement(
+                arrangement, order = self._looked_up(
                     joined.inputs[stage.input], stage.keys, stage.null_safe
                 )
                 step = self.add(
                     LookupStep(
                         step,
                         arrangement,
-                        stage.probes,
-                        stage.null_safe,
+                        _in_order(stage.probes, order),
+                        _in_order(stage.null_safe, order),
                         stage.input > begin,
                         stage.conditions,
                         stage.columns,
@@ -531,10 +567,19 @@ class _Lowering:
         null_safe = tuple(key.null_safe for key in join.keys)
         steps = [self.step(each) for each in join.inputs]
         right = 1 - left
-        rows = self._arrangement(join.inputs[left], sides[left], null_safe)
         # Without a residual condition a row asks only how many partners there are.
-        partners = self._arrangement(
-            join.inputs[right], sides[right], null_safe, counted=not join.residual
+        counted = not join.residual
+        # Both sides are asked for the keys of the other one: they have them in one order.
+        asked = [left] if counted else [left, right]
+        found = (self._served(join.inputs[side], sides[side]) for side in asked)
+        order = next((each.order for each in found if each), tuple(range(len(null_safe))))
+        null_safe = _in_order(null_safe, order)
+        by_left, by_right = (_in_order(sides[side], order) for side in (left, right))
+        rows = self._in_this_order(join.inputs[left], by_left, null_safe)
+        partners = (
+            self._arrangement(join.inputs[right], by_right, null_safe, counted=True)
+            if counted
+            else self._in_this_order(join.inputs[right], by_right, null_safe)
         )
         return self.add(
             SemiJoinStep(
@@ -548,6 +593,53 @@ class _Lowering:
                 self.plan.nodes[join.inputs[left]].out,
             )
         )
+
+    def _looked_up(
+        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+    ) -> tuple[ArrangementNumber, tuple[int, ...]]:
+        """The rows of the node by keys, and for each key of the arrangement its place in `keys`."""
+        found = self._served(node, keys)
+        if found is None:
+            return self._arrangement(node, keys, null_safe), tuple(range(len(keys)))
+        return self._added(self._of_index(found, node, keys, null_safe)), found.order
+
+    def _in_this_order(
+        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+    ) -> ArrangementNumber:
+        """The rows of the node by the keys as they are."""
+        found = self._served(node, keys)
+        if found is None or found.order != tuple(range(len(keys))):
+            return self._arrangement(node, keys, null_safe)
+        return self._added(self._of_index(found, node, keys, null_safe))
+
+    def _served(self, node: NodeNumber, keys: tuple[HandleNumber, ...]) -> Served | None:
+        if not self.serves or node in self.plan.views:
+            return None
+        return served(self.plan, node, keys, self.aliases)
+
+    def _of_index(
+        self,
+        found: Served,
+        node: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        null_safe: tuple[bool, ...],
+    ) -> Arrangement:
+        whole, count = found.index.node, len(keys)
+        seen = Seen(node, keys, null_safe, found.order, found.stages, found.columns)
+        return Arrangement(
+            node=whole,
+            delta=self.step(whole),
+            keys=found.index.keys,
+            null_safe=(True,) * count,
+            key_columns=(None,) * count,
+            columns=self.plan.nodes[whole].out,
+            seen=seen,
+        )
+
+    def _added(self, made: Arrangement) -> ArrangementNumber:
+        if made not in self.arrangements:
+            self.arrangements.append(made)
+        return self.arrangements.index(made)
 
     def _arrangement(
         self,
@@ -567,15 +659,16 @@ class _Lowering:
         kept = keeps_null(self.plan, node, null_safe) if is_view else null_safe
         out = () if counted else self.plan.nodes[node].out
         wanted = tuple(c for c in out if c not in key_columns)
-        made = Arrangement(node, delta, keys, kept, key_columns, wanted)
-        if made not in self.arrangements:
-            self.arrangements.append(made)
-        return self.arrangements.index(made)
+        return self._added(Arrangement(node, delta, keys, kept, key_columns, wanted))
 
     def _key_column(self, handle: HandleNumber) -> ColumnNumber | None:
         found = self.plan.handles[handle]
         # A key of floating numbers is not what it was: it is made equal to those it equals.
         return None if found.type.key_issues else found.column
+
+
+def _in_order(values: tuple[T, ...], order: tuple[int, ...]) -> tuple[T, ...]:
+    return tuple(values[place] for place in order)
 
 
 def is_accumulated(plan: AnalyzedPlan, call: AggregateCall) -> bool:

@@ -209,11 +209,44 @@ Step: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class SeenFilter:
+    """A condition of rows that have `columns`; None: one that the condition does not read."""
+
+    columns: tuple[ColumnNumber | None, ...]
+    conditions: tuple[HandleNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SeenMap:
+    """Values that are computed of rows that have `columns`, as those of a `SeenFilter`."""
+
+    columns: tuple[ColumnNumber | None, ...]
+    values: tuple[HandleNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The way in which steps see rows of an index on a collection as those of plan node `node`.
+
+    `keys` are over the columns of the node, `null_safe` as of a lookup. The index has them in
+    another `order`: its first key is the one of `keys` at the first place of it. A row that is
+    found goes through the `stages`, and has `columns` then.
+    """
+
+    node: NodeNumber
+    keys: tuple[HandleNumber, ...]
+    null_safe: tuple[bool, ...]
+    order: tuple[int, ...]
+    stages: tuple[SeenFilter | SeenMap, ...]
+    columns: tuple[ColumnNumber | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Arrangement:
     """The rows of plan node `node` by `keys`, moved on by the updates of step `delta`.
 
     `key_columns`: for each key the column that it is, if it need not be kept beside it. `columns`
-    are the others.
+    are the others. `seen`: it is what an index on a collection has.
     """
 
     node: NodeNumber
@@ -222,6 +255,13 @@ class Arrangement:
     null_safe: tuple[bool, ...]
     key_columns: tuple[ColumnNumber | None, ...]
     columns: tuple[ColumnNumber, ...]
+    seen: Seen | None = None
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether lookups do not see all that they find."""
+        stages = () if self.seen is None else self.seen.stages
+        return any(isinstance(stage, SeenFilter) for stage in stages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +382,16 @@ def _made() -> Converter:
 
     made.register_unstructure_hook(Null, written(Null, {"column": "null"}))
     made.register_unstructure_hook(Truth, written(Truth, {"value": "literal"}))
-    kept: Any = {"key_columns": override(unstruct_hook=_columns_or_negative)}
+    columns: Any = override(unstruct_hook=_columns_or_negative)
+    for kind in (Seen, SeenFilter, SeenMap):
+        renamed: Any = {
+            name: override(rename=_NAMES[name])
+            for name in ("conditions", "values")
+            if name in (field.name for field in fields(kind))
+        }
+        hook = make_dict_unstructure_fn(kind, made, columns=columns, **renamed)
+        made.register_unstructure_hook(kind, hook)
+    kept: Any = {"key_columns": columns}
     made.register_unstructure_hook(Arrangement, make_dict_unstructure_fn(Arrangement, made, **kept))
     for kind in _OPERATORS:
         made.register_unstructure_hook(kind, step(kind))

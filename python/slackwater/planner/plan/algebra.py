@@ -43,7 +43,9 @@ class Handle:
     """An expression that the driver holds.
 
     `column` is the number of the only column that it is, if it is no more than that. `digest` tells
-    it apart from any other expression over the same columns; `sql` is for people.
+    it apart from any other expression over the same columns; `sql` is for people. Two of the same
+    `shape` are the same expression where their `reads` are the same columns, one by one. One that
+    is `sure` has a value for every row, and always the same.
     """
 
     sql: str
@@ -56,6 +58,9 @@ class Handle:
     columns: tuple[ColumnNumber, ...]
     column: ColumnNumber | None
     digest: str
+    shape: str = ""
+    reads: tuple[ColumnNumber, ...] = ()
+    sure: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +309,18 @@ Operator: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
+class IndexedCollection:
+    """An index on a collection, all of whose columns the source `node` has.
+
+    `keys` are over these columns. `forms` are the same as operators compare keys.
+    """
+
+    node: NodeNumber
+    keys: tuple[HandleNumber, ...]
+    forms: tuple[HandleNumber, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class AnalyzedPlan:
     """A directed graph without cycles: the inputs of a node have smaller numbers than it has.
 
@@ -312,6 +329,7 @@ class AnalyzedPlan:
     same, and, where no views stay whole, number their nodes, columns and handles alike. `selects`:
     the query computes each of its rows from one row of a plain view, and does nothing else. `views`
     are nodes that are the whole query of a plain view, in the form that it has in each plan.
+    `indexed` are indexes on collections, whose sources the query need not read.
     """
 
     nodes: tuple[Operator, ...]
@@ -324,6 +342,7 @@ class AnalyzedPlan:
     fingerprint: str
     selects: bool = False
     views: tuple[NodeNumber, ...] = ()
+    indexed: tuple[IndexedCollection, ...] = ()
 
     @property
     def depends_on_time(self) -> bool:

@@ -11,6 +11,7 @@ from slackwater.planner.plan.algebra import (
     Expand,
     Filter,
     Generate,
+    IndexedCollection,
     Join,
     JoinKind,
     Limit,
@@ -50,9 +51,21 @@ def check(plan: AnalyzedPlan) -> None:
         raise FatalError(f"there is no node {plan.root}, the root")
     if any(not 0 <= each < len(plan.nodes) for each in plan.views):
         raise FatalError(f"the views {plan.views} are no nodes")
+    for index in plan.indexed:
+        _index(plan, index)
     width = len(plan.nodes[plan.root].out)
     if not width == len(plan.names) == len(plan.schema.columns):
         raise FatalError("the root has other columns than the query")
+
+
+def _index(plan: AnalyzedPlan, index: IndexedCollection) -> None:
+    is_node = 0 <= index.node < len(plan.nodes)
+    if not is_node or not isinstance(plan.nodes[index.node], Source):
+        raise FatalError(f"node {index.node} of an index is no source")
+    if not index.keys or len(index.keys) != len(index.forms):
+        raise FatalError(f"an index has the keys {index.keys} in the forms {index.forms}")
+    for handle in (*index.keys, *index.forms):
+        _handle(plan, index.node, handle, set(plan.nodes[index.node].out))
 
 
 def _inputs(number: int, node: Operator) -> None:

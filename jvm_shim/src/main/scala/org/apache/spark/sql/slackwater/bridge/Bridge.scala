@@ -14,7 +14,7 @@ import org.apache.spark.sql.slackwater.arrangements.MemoryBudget
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.catalog.GivenRelations
 import org.apache.spark.sql.slackwater.hold.BindScope
-import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, Owner}
+import org.apache.spark.sql.slackwater.plans.{AnalyzedView, AnalyzedViews, KeyedCollection, Owner}
 import org.apache.spark.sql.slackwater.process.{ResultSettings, SparkSessions}
 import org.apache.spark.sql.slackwater.programs.{TaskRows, TickBudget, TickEnded}
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json, Wire}
@@ -293,8 +293,10 @@ final class Bridge private[bridge] (opened: Opened) {
     * @param relations
     *   the objects that names of the query mean, as JSON; null: those that the catalog has
     * @param whole
-    *   the ids of views that stay whole; beside the plan there is, under `expanded`, the one in which
-    *   no view does
+    *   the ids of views that stay whole
+    * @param indexes
+    *   those on collections that the plan is to know of, as JSON; where it knows of an index or of a
+    *   view that stays whole, there is beside it, under `expanded`, the plan that knows of none
     */
   def plan(
       text: String,
@@ -303,6 +305,7 @@ final class Bridge private[bridge] (opened: Opened) {
       kept: String,
       relations: String,
       whole: Array[String],
+      indexes: String,
       environment: String,
       coordinator: String,
       group: String
@@ -310,13 +313,28 @@ final class Bridge private[bridge] (opened: Opened) {
     try {
       calls.within(own.sparkContext, group) {
         val (analyzed, _) = analyzedQuery(text, catalog, namespace, kept, relations)
-        val view = AnalyzedView.of(own, analyzed, whole.toSet)
+        val named = Json.mapper.readTree(indexes).asScala.toSeq
+        val keyed = named.flatMap(keyedBy(catalog, relations, _))
+        val view = AnalyzedView.of(own, analyzed, whole.toSet, keyed)
         val id = views.keep(view, Owner(environment, coordinator))
+        val knowsNone = whole.isEmpty && keyed.isEmpty
         val expanded =
-          if (whole.isEmpty) "" else s""""expanded":${AnalyzedView.of(own, analyzed).json},"""
+          if (knowsNone) "" else s""""expanded":${AnalyzedView.of(own, analyzed).json},"""
         s"""{"plan":"$id",$expanded${view.json.substring(1)}"""
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
+
+  /** What an index of `{"query", "namespace", "keys"}` has; None: it is not what it was. */
+  private def keyedBy(
+      catalog: String,
+      relations: String,
+      index: JsonNode
+  ): Option[KeyedCollection] =
+    try {
+      val namespace = index.get("namespace").asScala.map(_.asText).toArray
+      val (rows, _) = analyzedQuery(index.get("query").asText, catalog, namespace, "[]", relations)
+      own.withActive(KeyedCollection.of(own, rows, index.get("keys").asInt))
+    } catch { case NonFatal(_) => None }
 
   /** A plan that `plan` has kept. Raises NoSuchElementException for one that is forgotten. */
   def planned(id: String): AnalyzedView = views.get(id)

@@ -40,18 +40,21 @@ private[slackwater] object AnalyzedView {
     * @param whole
     *   the ids of plain views whose queries are to be nodes of their own: nothing above them changes
     *   their form
+    * @param indexes
+    *   of collections, beside the plan
     */
   def of(
       session: SparkSession,
       analyzed: LogicalPlan,
-      whole: Set[String] = Set.empty
+      whole: Set[String] = Set.empty,
+      indexes: Seq[KeyedCollection] = Nil
   ): AnalyzedView = session.withActive {
     val leaves = KeptView.inPlaceOfViews(analyzed, whole)(Normalise(session, _))
     val (normalised, views) = KeptView.expanded(Normalise(session, leaves))
     // A cast that only lets elements be NULL goes.
     val kept = DataType.equalsStructurally(normalised.schema, analyzed.schema, true)
     if (!kept) throw new IllegalStateException("normalising has changed the columns of a query")
-    new Exporter().view(analyzed, normalised, Selected.of(session, analyzed), views)
+    new Exporter().view(analyzed, normalised, Selected.of(session, analyzed), views, indexes)
   }
 
   /** The rows of a plan over slots as an analyzed plan of its own, over `inputs` by the ids of

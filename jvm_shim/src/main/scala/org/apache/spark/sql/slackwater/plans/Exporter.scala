@@ -8,6 +8,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.slackwater.plans.logical.{CollectionSlot, RowLimit}
 import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.values.Keys
 
 /** An exported operator as its readers see it. */
 private[plans] final case class Input(node: Int, plan: LogicalPlan, out: Seq[Int]) {
@@ -28,9 +29,13 @@ private[plans] final class Exporter {
       analyzed: LogicalPlan,
       normalised: LogicalPlan,
       selected: Option[Seq[Expression]],
-      views: Seq[LogicalPlan]
+      views: Seq[LogicalPlan],
+      indexes: Seq[KeyedCollection]
   ): AnalyzedView = {
     val root = input(normalised)
+    // After all else, which has the numbers that it has without.
+    val indexed = Json.mapper.createArrayNode()
+    indexes.foreach(each => indexed.add(keyed(each)))
     val kept = views.flatMap(query => shared.get(query.canonicalized)).map(_.node).distinct.sorted
     val answer = Json.obj().put("version", AnalyzedView.version)
     answer.set[ObjectNode]("columns", registry.columnsJson)
@@ -42,6 +47,7 @@ private[plans] final class Exporter {
     answer.set[ObjectNode]("schema", Json.ofSchema(analyzed.schema))
     answer.put("selects", selected.isDefined)
     answer.set[ObjectNode]("views", HandleRegistry.array(kept))
+    answer.set[ObjectNode]("indexed", indexed)
     AnalyzedView(
       plans.toIndexedSeq,
       registry.handles,
@@ -49,6 +55,17 @@ private[plans] final class Exporter {
       Json.mapper.writeValueAsString(answer),
       selected
     )
+  }
+
+  private def keyed(index: KeyedCollection): ObjectNode = {
+    val slot = index.rows
+    val known = shared.getOrElseUpdate(slot.canonicalized, exported(slot))
+    val scope = Scope.of(slot.output, known.out)
+    val node = Json.obj().put("node", known.node)
+    def handles(keys: Seq[Expression]) = HandleRegistry.array(keys.map(registry.handle(_, scope)))
+    node.set[ObjectNode]("keys", handles(index.keys))
+    node.set[ObjectNode]("forms", handles(index.keys.map(Keys.of)))
+    node
   }
 
   private def input(plan: LogicalPlan): Input = plan match {

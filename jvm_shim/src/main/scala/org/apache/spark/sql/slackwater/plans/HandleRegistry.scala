@@ -1,6 +1,7 @@
 package org.apache.spark.sql.slackwater.plans
 
 import scala.collection.mutable
+import scala.util.Try
 
 import com.fasterxml.jackson.databind.node.{ArrayNode, ObjectNode}
 
@@ -73,6 +74,10 @@ private[plans] final class HandleRegistry {
         .put("throws", Totality.mayRaise(e))
         .put("uses_now", MzNow.isIn(e))
         .put("digest", Digest.of(e, numbers.get))
+      val reads = e.collect { case a: AttributeReference => a.exprId }.distinct
+      node.put("shape", Digest.of(e, id => Some(reads.indexOf(id)).filter(_ >= 0)))
+      node.set[ObjectNode]("reads", HandleRegistry.array(reads.flatMap(numbers.get)))
+      node.put("sure", HandleRegistry.isSure(e))
       node.set[ObjectNode](
         "columns",
         HandleRegistry.array(e.references.toSeq.map(a => numbers(a.exprId)).sorted)
@@ -93,6 +98,15 @@ private[plans] object HandleRegistry {
     val array = Json.mapper.createArrayNode()
     numbers.foreach(number => array.add(number))
     array
+  }
+
+  /** It has a value for every row: constants in it, such as numbers of another scale, are known. */
+  private def isSure(expression: Expression): Boolean = {
+    val known = expression.transformUp {
+      case cast: Cast if cast.foldable =>
+        Try(cast.eval()).fold(_ => cast, Literal(_, cast.dataType))
+    }
+    expression.deterministic && !MzNow.isIn(expression) && !Totality.mayRaise(known)
   }
 
   def shown(expression: Expression): String = expression.sql.take(shownCharacters)

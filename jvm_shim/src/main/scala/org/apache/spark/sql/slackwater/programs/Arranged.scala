@@ -38,7 +38,12 @@ private[slackwater] object Keyed {
   * It may be ahead of the tick: another program that shares it was faster, or the tick before was
   * computed and not committed. The times of a lookup say what it sees.
   */
-private[slackwater] final class Arranged(index: Index, val delta: Int, entry: Keyed) {
+private[slackwater] final class Arranged(
+    index: Index,
+    val delta: Int,
+    entry: Keyed,
+    seen: SeenRows = SeenRows.all
+) {
 
   /** Of one that programs share. */
   val reader: Option[ArrangementReader] = index match {
@@ -64,8 +69,8 @@ private[slackwater] final class Arranged(index: Index, val delta: Int, entry: Ke
   /** See `Index.want`. */
   def want(tick: TickContext)(keys: (UnsafeRow => Unit) => Unit): Unit = index.want(tick)(keys)
 
-  /** Every update of the key with a time below `below`: its arranged columns, valid during the
-    * call, time and diff.
+  /** Every update of the key with a time below `below`: what is seen of its arranged columns, valid
+    * during the call, time and diff.
     */
   def lookup(key: UnsafeRow, below: Long, metrics: OperatorMetrics)(
       visit: (UnsafeRow, Long, Long) => Unit
@@ -75,7 +80,8 @@ private[slackwater] final class Arranged(index: Index, val delta: Int, entry: Ke
       below,
       (row, time, diff) => {
         metrics.found()
-        visit(row, time, diff)
+        val shown = seen(row)
+        if (shown != null) visit(shown, time, diff)
       }
     )
 }

@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.arrangements.{Arrangement, TransitionQueue}
 import org.apache.spark.sql.slackwater.plans.{AnalyzedView, NowBound, SlotExpressions}
+import org.apache.spark.sql.slackwater.plans.logical.CollectionSlot
 import org.apache.spark.sql.slackwater.scan.IndexKeys
 import org.apache.spark.sql.types.{StructField, StructType}
 
@@ -162,17 +163,32 @@ private[slackwater] final class Programs(
 
   private def spec(node: JsonNode): Spec = {
     val delta = node.get("delta").asInt
-    val keys = binder.keys(ints(node.get("keys")), layouts(delta))
+    val handles = ints(node.get("keys"))
     val columns = ints(node.get("columns"))
+    val seen = Option(node.get("seen")).filterNot(_.isNull)
+    // An index on a collection has its keys in the form that reads ask for.
+    val keys = seen.fold(binder.keys(handles, layouts(delta))) { _ =>
+      handles.map(handle => IndexKeys.form(binder.bound(handle, layouts(delta))))
+    }
     Spec(
       node.get("node").asInt,
       delta,
       keys,
       flags(node.get("null_safe")),
       columns.map(binder.column(_, layouts(delta))),
-      ints(node.get("key_columns")) ++ columns
+      ints(node.get("key_columns")) ++ seen.fold(columns)(each => ints(each.get("columns"))),
+      seen.fold(handles)(each => ints(each.get("keys"))),
+      seen.fold(IndexedSeq.empty[JsonNode])(_.get("stages").asScala.toIndexedSeq)
     )
   }
+
+  /** Each stage has the numbers of the columns that come to it. */
+  private def seenRows(spec: Spec): SeenRows = new SeenRows(spec.stages.map { stage =>
+    val layout = ints(stage.get("columns"))
+    if (stage.has("conjuncts")) SeenRows.filtered(conditions(stage, layout).get)
+    else
+      SeenRows.projected(binder.project(ints(stage.get("exprs")).map(binder.bound(_, layout))))
+  })
 
   private def arrangedOf(spec: Spec): Arranged = {
     val identity = ArrangementIdentity(
@@ -187,7 +203,7 @@ private[slackwater] final class Programs(
     val rows = Hydration.arranged(spec.node, spec.keys, spec.nullSafe, spec.columns) _
     val index = indexed(identity, spec.keys.size, spec.columns.size)(rows)
     val entry = new Keyed(binder.project(spec.keys), spec.nullSafe, binder.project(spec.columns))
-    new Arranged(index, spec.delta, entry)
+    new Arranged(index, spec.delta, entry, seenRows(spec))
   }
 
   private def indexed(identity: ArrangementIdentity, keyFields: Int, rowFields: Int)(
@@ -220,7 +236,14 @@ private[slackwater] final class Programs(
     val kept = ints(node.get("columns"))
     val values = node.get("keys").asScala.map(expression(_, layouts(delta))).toSeq
     val keys = values.map(IndexKeys.form)
-    val ofCollection = SlotExpressions.of(view.nodes(at))
+    val ofCollection = view.nodes(at) match {
+      case slot: CollectionSlot =>
+        val named = slot.output.zip(slot.fields).map { case (column, field) =>
+          column.withName(field)
+        }
+        values.map(_.transform { case BoundReference(i, _, _) => named(i) })
+      case other => SlotExpressions.of(other)
+    }
     val columns = kept.map(binder.column(_, layouts(delta)))
     val nullSafe = keys.map(_ => true).toIndexedSeq
     val arranged = arrangedOf(Spec(at, delta, keys, nullSafe, columns, kept))
@@ -355,8 +378,8 @@ private[slackwater] final class Programs(
       right,
       arranged(ours),
       arranged(theirs),
-      binder.project(specs(ours).keys),
-      binder.project(specs(theirs).keys),
+      binder.project(binder.keys(specs(ours).handles, layouts(left))),
+      binder.project(binder.keys(specs(theirs).handles, layouts(right))),
       flags(node.get("null_safe")),
       conditions(node, layouts(left) ++ specs(theirs).layout),
       binder.columns(layouts(left), specs(ours).layout),
@@ -405,7 +428,7 @@ private[slackwater] final class Programs(
     new ReduceByRecompute(
       in,
       arranged(number),
-      binder.project(specs(number).keys),
+      binder.project(binder.keys(specs(number).handles, layouts(in))),
       binder.columns(layouts(in), specs(number).layout),
       schemaOf(layouts(in)),
       schemaOf(layouts(i)),
@@ -421,13 +444,22 @@ private[slackwater] object Programs {
   /** What is kept of groups: the same of the same aggregates of the same rows. */
   private final case class GroupStates(aggregates: Seq[Seq[Expression]])
 
+  /** @param layout
+    *   of the keys and of what is seen of the columns
+    * @param handles
+    *   the keys of a row that is seen
+    * @param stages
+    *   what a row goes through before it is seen
+    */
   private final case class Spec(
       node: Int,
       delta: Int,
       keys: Seq[Expression],
       nullSafe: IndexedSeq[Boolean],
       columns: Seq[Expression],
-      layout: IndexedSeq[Int]
+      layout: IndexedSeq[Int],
+      handles: IndexedSeq[Int] = IndexedSeq.empty,
+      stages: IndexedSeq[JsonNode] = IndexedSeq.empty
   )
 
   private val noRows: () => Iterator[InternalRow] = () => Iterator.empty
