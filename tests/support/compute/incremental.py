@@ -213,7 +213,7 @@ class Bench:
         """
         engine = self.engine.under(settings)
         indexed = Indexed(indexes=tuple(self.indexes))
-        kept = engine.plan(query, "slackwater", ("default",), functions, indexed)
+        kept = engine.plan(query, "slackwater", ("default",), Known(functions), indexed)
         # As if the query selected from a plain view, which the engine does not know.
         of_view = not all(isinstance(node, Source | Project) for node in kept.plan.nodes)
         selected = replace(kept, plan=replace(kept.plan, selects=of_view))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from slackwater.compute.definitions import Definition
-from slackwater.compute.engine import KeptPlan, Known
+from slackwater.compute.engine import Indexed, IndexQuery, KeptPlan, Known
 from slackwater.compute.planning import Planner
 from slackwater.planner.plan.algebra import AnalyzedPlan, Constant, PlanColumn, SparkType
 from slackwater.repr.relation import RelationDesc
@@ -34,15 +34,26 @@ class Engine:
         self.forgotten.append(plan_id)
 
 
-@pytest.mark.parametrize("whole", [(), ("u8", "u9")])
-def test_a_definition_is_planned_once_whatever_stays_whole(whole):
+OF_T = IndexQuery("SELECT *, (k) AS key0 FROM t", ("default",), 1)
+
+
+@pytest.mark.parametrize(
+    "indexed", [Indexed(), Indexed(views=("u8", "u9")), Indexed(views=("u8",), indexes=(OF_T,))]
+)
+def test_a_definition_is_planned_once_whatever_is_indexed(indexed):
     engine = Engine()
     functions = ({"kind": "catalog", "name": "f"},)
     definition = Definition(
-        "SELECT k FROM t", "slackwater", ("default",), functions, whole=whole, relations=RELATIONS
+        "SELECT k FROM t",
+        "slackwater",
+        ("default",),
+        functions,
+        whole=indexed.views,
+        relations=RELATIONS,
+        indexes=indexed.indexes,
     )
     kept = Planner(engine).plan("slackwater.default.v", definition, {}).kept
     known = Known(functions, RELATIONS)
-    assert engine.asked == [("SELECT k FROM t", "slackwater", ("default",), known, whole)]
+    assert engine.asked == [("SELECT k FROM t", "slackwater", ("default",), known, indexed)]
     assert kept.plan.fingerprint == "of the rows"
     assert engine.forgotten == []

@@ -134,6 +134,7 @@ private[slackwater] final class RowSink(
     private lazy val storedForm = Wire.storedForm(schema)
     private val kept = ArrayBuffer.empty[UnsafeRow]
     private var keptBytes = 0L
+    private var begun: Option[Path] = None
     private var writer: OutputWriter = _
     private var written = 0L
     private var times: Option[TimeRange] = None
@@ -161,19 +162,17 @@ private[slackwater] final class RowSink(
         Written(None, 0L, Seq(file))
       }
 
-    def abort(): Unit = if (writer != null) {
-      try writer.close()
-      finally {
-        val path = new Path(writer.path())
-        val _ = path.getFileSystem(configuration.value).delete(path, false)
-      }
-    }
+    /** Leaves no file, also when the one that was begun has no writer yet. */
+    def abort(): Unit =
+      try if (writer != null) writer.close()
+      finally begun.foreach(path => path.getFileSystem(configuration.value).delete(path, false))
 
     private def spill(): Unit = {
       val context = attempt(partition)
       val name = s"$writeId-$partition-${UUID.randomUUID}${factory.getFileExtension(context)}"
       val path = new Path(ObjectStore.path(directory), name)
       val stored = Stored.schema(schema)
+      begun = Some(path)
       writer = PartFormat.within(factory.newInstance(path.toString, stored, context))
       kept.foreach(put)
       kept.clear()
