@@ -175,10 +175,14 @@ class Application:
         return found
 
     def kill(self):
-        """Ends Python and JVM at once, as a crash of the machine's part would."""
-        for pid in [*descendants(self.pid), self.pid]:
-            if "slackwater.server" not in command_line(pid):
-                kill(pid)
+        """Ends Python and JVM at once, as a crash of the machine's part would.
+
+        Python first, which would say else that its JVM has gone.
+        """
+        known = descendants(self.pid)
+        victims = [pid for pid in known if "slackwater.server" not in command_line(pid)]
+        for pid in (self.pid, *victims):
+            kill(pid)
         self._process.wait()
 
     def close(self):
