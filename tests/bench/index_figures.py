@@ -11,7 +11,8 @@ from tests.support.applications.application import Application, coordinators, st
 from tests.support.waiting import wait_until
 
 ROWS = 6_000_000
-WARM_UP = 30
+WARM_UP = 1500
+"""So many reads before those that are measured: a JVM compiles what it runs often."""
 ROUNDS = 200
 SCANS = 7
 VALUES = "SELECT * FROM VALUES (1, 'a') AS t(k, v) WHERE k = 1"
