@@ -411,7 +411,7 @@ final class Bridge private[bridge] (opened: Opened) {
   private def collected(rows: Dataset[_])(encode: Iterator[InternalRow] => Array[Byte]) =
     reading(rows.sparkSession, rows.queryExecution) {
       val plan = rows.queryExecution.executedPlan
-      DriverTask.rows(plan) match {
+      DriverTask.present(plan) match {
         case Some(rows) => encode(rows.iterator)
         case None       => TaskRows.of(plan)(encode)
       }

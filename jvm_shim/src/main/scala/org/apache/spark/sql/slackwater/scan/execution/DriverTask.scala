@@ -43,8 +43,7 @@ private[slackwater] object DriverTask {
     * job runs over. The plan is executed once.
     */
   def execute(plan: SparkPlan): Either[RDD[InternalRow], Array[InternalRow]] =
-    if (hasRows(plan)) Right(plan.executeCollect())
-    else {
+    present(plan).map(Right(_)).getOrElse {
       val few = isPossible(plan)
       val made = plan.execute()
       if (few && isNarrow(made)) Right(computed(plan, made)) else Left(made)
@@ -53,6 +52,10 @@ private[slackwater] object DriverTask {
   /** The same rows; None: it needs a job. */
   def rows(plan: SparkPlan): Option[Array[InternalRow]] =
     if (hasRows(plan) || isPossible(plan)) execute(plan).toOption else None
+
+  /** The rows of a plan that has them in the driver, however many; None: they are to be computed. */
+  def present(plan: SparkPlan): Option[Array[InternalRow]] =
+    Option.when(hasRows(plan))(plan.executeCollect())
 
   private def hasRows(plan: SparkPlan): Boolean = plan match {
     case _: LocalTableScanExec | _: InlineRowsExec | _: CommandResultExec => true
