@@ -691,7 +691,7 @@ class Controller(Definitions, RuleBasedStateMachine):
                 assert each.upper > each.lower
                 assert all(each.lower.value <= u.time < each.upper.value for u in each.updates)
                 reached = each.upper.value
-                found += [(u.time, int(u.row)) for u in each.updates]
+                found += [(u.time, int(u.rows)) for u in each.updates]
             as_of, until = self.model.collections[global_id].as_of.value, self.until[global_id]
             given = changes(global_id, as_of, 0, min(reached, until.value))
             assert sorted(found) == sorted(given)

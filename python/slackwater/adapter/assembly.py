@@ -50,6 +50,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
+from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.peeks import Peeks
 from slackwater.adapter.reading.reads import LockLease, Reads
@@ -211,7 +212,13 @@ def open_coordinator(given: Given) -> Coordinator:
         definitions,
         views,
         Shows(base.relations, health, base.parameters),
-        Subscriptions(base.relations, base.timeline, given.spark, reads),
+        Subscriptions(
+            base.relations,
+            base.timeline,
+            given.spark,
+            reads,
+            FollowedQueries(base.planner, base.dataflows),
+        ),
     )
     performers = _performers(base, rooms, changes)
     started = threading.Event()

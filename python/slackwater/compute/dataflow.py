@@ -1,4 +1,4 @@
-"""Descriptions of dataflows, whose outputs are views or indexes, and the seam to shards."""
+"""Descriptions of dataflows, by the kinds of their outputs, and the seam to shards."""
 
 from __future__ import annotations
 
@@ -79,6 +79,14 @@ class IndexExport:
 
 
 @dataclass(frozen=True, slots=True)
+class SubscriptionExport:
+    """The changes of a query after the dataflow's as-of, which somebody follows.
+
+    Nobody stores them: a replica gives them as they happen. See `MaintainedSubscription`.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Dataflow:
     """A query that is maintained: its plan, the shards of its inputs, and its output.
 
@@ -93,7 +101,7 @@ class Dataflow:
     plan: ViewPlan
     inputs: Mapping[GlobalId, Input]
     as_of: Timestamp
-    export: ViewExport | IndexExport
+    export: ViewExport | IndexExport | SubscriptionExport
     settings: Mapping[str, str] | None = None
     refresh: RefreshSchedule | None = None
     takes_over: GlobalId | None = None
@@ -103,7 +111,7 @@ class Dataflow:
         """The view that it writes. Raises `FatalError` for an index."""
         if isinstance(self.export, ViewExport):
             return self.export
-        raise FatalError(f"{self.name} has no shards: it is an index")
+        raise FatalError(f"{self.name} has no shards: it is no view")
 
     @property
     def input_names(self) -> str:

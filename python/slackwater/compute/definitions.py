@@ -17,8 +17,9 @@ from slackwater.compute.controller.descriptions import (
     DataflowDescription,
     IndexExport,
     MaterializedViewExport,
+    SubscribeExport,
 )
-from slackwater.compute.dataflow import Dataflow, Input, ViewExport
+from slackwater.compute.dataflow import Dataflow, Input, SubscriptionExport, ViewExport
 from slackwater.compute.dataflow import IndexExport as MaintainedExport
 from slackwater.compute.engine import Indexed, IndexQuery, Known, ViewPlan
 from slackwater.planner.delta.program import VERSION as PROGRAM_VERSION
@@ -123,14 +124,17 @@ def planned(dataflow: DataflowDescription, plan: ViewPlan) -> Dataflow:
     """
     stored = {each.id: StoredShards.read(each.relation) for each in dataflow.source_imports}
     reads = [GlobalId(each) for each in plan.kept.plan.collections]
+    export = _export(dataflow, plan)
     begins = dataflow.initial_storage_as_of
+    if isinstance(export, SubscriptionExport):
+        begins = dataflow.as_of
     return Dataflow(
         global_id=dataflow.export_ids[0],
         name=dataflow.name,
         plan=plan,
         inputs={each: _input(stored[each]) for each in reads},
         as_of=TIMESTAMP_MIN if begins is None else Timestamp(begins.value),
-        export=_export(dataflow, plan),
+        export=export,
         settings=None if dataflow.settings is None else dict(dataflow.settings),
         refresh=dataflow.refresh_schedule,
         takes_over=dataflow.takes_over,
@@ -141,10 +145,14 @@ def _input(stored: StoredShards) -> Input:
     return Input(stored.shard_id, stored.desc, stored.errors_shard, stored.name)
 
 
-def _export(dataflow: DataflowDescription, plan: ViewPlan) -> ViewExport | MaintainedExport:
+def _export(
+    dataflow: DataflowDescription, plan: ViewPlan
+) -> ViewExport | MaintainedExport | SubscriptionExport:
     match (*dataflow.index_exports, *dataflow.sink_exports):
         case (IndexExport(keys=keys),):
             return MaintainedExport(len(keys))
+        case (SubscribeExport(),):
+            return SubscriptionExport()
         case (MaterializedViewExport(relation=relation),):
             written = StoredShards.read(relation)
             if written.errors_shard is None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from slackwater.compute.controller.descriptions import DataflowDescription
+from slackwater.compute.controller.descriptions import DataflowDescription, SubscribeExport
 from slackwater.compute.controller.history import ReplicaState
 from slackwater.compute.controller.protocol import (
     AllowWrites,
@@ -28,6 +28,8 @@ from slackwater.compute.controller.protocol import (
     Problem,
     ReplicaResponse,
     Schedule,
+    SubscribeBatch,
+    SubscribeDropped,
 )
 from slackwater.compute.dataflow import Dataflow, Shards, ViewExport
 from slackwater.compute.engine import Engine
@@ -39,12 +41,14 @@ from slackwater.compute.planned_dataflows import PlanListeners, PlannedDataflows
 from slackwater.compute.planning import Planner
 from slackwater.compute.replica import ReportTrouble
 from slackwater.compute.schedule import Failure
+from slackwater.compute.subscription_updates import updates_of
+from slackwater.compute.tick_outcome import Given
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.controller.protocol import AllowCompaction
 from slackwater.persist.appends import UnknownShard
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
+from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
 HEARTBEAT_MS = 1000
@@ -115,7 +119,7 @@ class LocalReplica:
             parts.shards,
             self._offers,
             parts.engine,
-            Listeners(self._moved, parts.on_end, self._told, self._alive),
+            Listeners(self._moved, parts.on_end, self._told, self._alive, self._give),
             WorkerOptions(options.name, options.limits, options.monotonic),
         )
 
@@ -190,17 +194,25 @@ class LocalReplica:
                 self._worker.keep_for(dataflow.takes_over, global_id)
 
     def _drop(self, global_id: GlobalId) -> None:
-        if self._described.pop(global_id, None) is None:
+        described = self._described.pop(global_id, None)
+        if described is None:
             return
         self._plans.remove(global_id)
         with self._lock:
             self._worker.remove(global_id)
         self._offers.drop(global_id)
-        self._reached.pop(global_id, None)
+        reached = self._reached.pop(global_id, MINIMUM_FRONTIER)
         self._programs.pop(global_id, None)
         self._peeks.moved(global_id)
-        over = FrontierReport(global_id, EMPTY_FRONTIER, EMPTY_FRONTIER, EMPTY_FRONTIER)
-        self._respond([over])
+        over: list[ReplicaResponse] = [
+            FrontierReport(global_id, EMPTY_FRONTIER, EMPTY_FRONTIER, EMPTY_FRONTIER)
+        ]
+        if _is_subscription(described):
+            over = [
+                SubscribeDropped(global_id, reached),
+                FrontierReport(global_id, input=EMPTY_FRONTIER),
+            ]
+        self._respond(over)
 
     @property
     def _logs(self) -> tuple[GlobalId, ...]:
@@ -256,20 +268,35 @@ class LocalReplica:
     def _moved(self, uppers: Mapping[GlobalId, Timestamp]) -> None:
         responses: list[ReplicaResponse] = []
         for global_id, upper in uppers.items():
-            if global_id not in self._described:
+            described = self._described.get(global_id)
+            if described is None:
                 continue
             program = self._worker.program_in_driver(global_id)
             if program != self._programs.get(global_id):
                 self._programs[global_id] = program
                 responses.append(IndexOpened(global_id, program))
             reached = Frontier(upper)
-            if reached > self._reached.get(global_id, Frontier(0)):
-                self._reached[global_id] = reached
+            before = self._reached.get(global_id, MINIMUM_FRONTIER)
+            if reached <= before:
+                continue
+            self._reached[global_id] = reached
+            if _is_subscription(described):
+                responses.append(SubscribeBatch(global_id, before, reached))
+                responses.append(FrontierReport(global_id, input=reached))
+            else:
                 responses.append(FrontierReport(global_id, reached, reached, reached))
         if responses:
             self._respond(responses)
         for global_id in uppers:
             self._peeks.moved(global_id)
+
+    def _give(self, global_id: GlobalId, upper: Timestamp, given: Given) -> None:
+        if global_id not in self._described:
+            return
+        before, reached = self._reached.get(global_id, MINIMUM_FRONTIER), Frontier(upper)
+        batch = SubscribeBatch(global_id, before, reached, updates_of(given.updates), given.error)
+        self._reached[global_id] = reached
+        self._respond([batch, FrontierReport(global_id, input=reached)])
 
     def _told(self, trouble: ReportTrouble) -> None:
         failure, memory, wall_ms = trouble.failure, trouble.out_of_memory, self._options.clock_ms()
@@ -292,6 +319,10 @@ class LocalReplica:
         if now_ms - self._beat_ms >= HEARTBEAT_MS:
             self._beat_ms = now_ms
             self._respond([Heartbeat(self._worker.busy_ms())])
+
+
+def _is_subscription(described: DataflowDescription) -> bool:
+    return any(isinstance(each, SubscribeExport) for each in described.sink_exports)
 
 
 def _problem(error: SlackwaterError, began_ms: int) -> Problem:

@@ -65,13 +65,29 @@ class Computed:
 
 
 @dataclass(frozen=True, slots=True)
+class Given:
+    """The updates that a subscription gives to who follows it, or the reason why it ends.
+
+    `updates` are in the order of their times, with the columns of `Followed`; None: there are none.
+    """
+
+    updates: pa.Table | None = None
+    error: str | None = None
+
+    @property
+    def rows(self) -> int:
+        """The number of updates."""
+        return 0 if self.updates is None else self.updates.num_rows
+
+
+@dataclass(frozen=True, slots=True)
 class TickOutcome:
     """The result of one tick. Nothing of it is committed.
 
-    `appends` are those of a view's rows and of its errors; an index has none. They cover the same
-    interval, which begins where the tick does and may end before it, at `upper`: another tick does
-    the rest. `out_of_memory`: why the program keeps nothing of what it looks up; None: it does, or
-    the view has no program.
+    `appends` are those of a view's rows and of its errors; an index and a subscription have none.
+    They cover the same interval, which begins where the tick does and may end before it, at
+    `upper`: another tick does the rest. `out_of_memory`: why the program keeps nothing of what it
+    looks up; None: it does, or the view has no program. `given` is of a subscription.
     """
 
     appends: tuple[Append, ...]
@@ -79,3 +95,11 @@ class TickOutcome:
     steps: tuple[StepRecord, ...]
     by_program: bool
     out_of_memory: SlackwaterError | None
+    given: Given | None = None
+
+    @property
+    def emitted(self) -> int:
+        """The number of updates of the output's rows."""
+        if self.given is not None:
+            return self.given.rows
+        return sum(part.rows for append in self.appends[:1] for part in append.parts)

@@ -13,10 +13,19 @@ from structlog.contextvars import bound_contextvars
 
 from slackwater.compute import schedule
 from slackwater.compute.cancellation import DataflowCancellation
-from slackwater.compute.dataflow import Dataflow, Outputs, Shards, ViewExport, upper_of
+from slackwater.compute.dataflow import (
+    Dataflow,
+    IndexExport,
+    Outputs,
+    Shards,
+    SubscriptionExport,
+    ViewExport,
+    upper_of,
+)
 from slackwater.compute.engine import Engine, TickEnded
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_index import MaintainedIndex
+from slackwater.compute.maintained_subscription import MaintainedSubscription
 from slackwater.compute.records import (
     ArrangementSize,
     HydrationProgress,
@@ -43,7 +52,7 @@ from slackwater.compute.replica import (
 )
 from slackwater.compute.schedule import Flow, Round, Tick
 from slackwater.compute.tick import RunningView
-from slackwater.compute.tick_outcome import TickMeter, TickOutcome
+from slackwater.compute.tick_outcome import Given, TickMeter, TickOutcome
 from slackwater.controller.protocol import FrontierUppers
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
@@ -55,8 +64,9 @@ from slackwater.repr.ids import GlobalId
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
 Trouble = Callable[[ReportTrouble], None]
+Give = Callable[[GlobalId, Timestamp, Given], None]
 
-Maintained: TypeAlias = RunningView | RefreshedView | MaintainedIndex
+Maintained: TypeAlias = RunningView | RefreshedView | MaintainedIndex | MaintainedSubscription
 
 LONGEST_WAIT_S = 0.02
 """Computed updates wait no longer for a quick tick that would make them wait longer than that."""
@@ -91,12 +101,14 @@ class Listeners:
     `progress` is called with uppers after they were committed; `fatal` once, with what ended the
     worker: another leader, a broken invariant; `trouble` when a dataflow has failed, or goes on
     again, or when its program begins or ceases to keep nothing; `alive` at the end of each round.
+    `give` is called with what a subscription gives before the time, from where it gave the last.
     """
 
     progress: Progress
     fatal: Fatal
     trouble: Trouble = lambda trouble: None
     alive: Callable[[], None] = lambda: None
+    give: Give = lambda global_id, upper, given: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -433,12 +445,12 @@ class Worker:
         A refresh is not made before its time has come. What an index does not keep any more is
         behind its upper, and it is read at the present time.
         """
-        if flow.refresh is None and isinstance(flow.export, ViewExport):
+        if flow.refresh is None and not isinstance(flow.export, IndexExport):
             return TIMESTAMP_MAX
         return self._shards.reads.tables_upper()
 
     def _upper(self, flow: Dataflow) -> Timestamp:
-        """The upper of the output: that of a view is durable, that of an index is the worker's."""
+        """The upper of the output: that of a view is durable, the others are the worker's."""
         if isinstance(flow.export, ViewExport):
             return self._shards.reads.state(flow.export.shard_id).upper
         known = self._views.get(flow.global_id)
@@ -649,6 +661,9 @@ class Worker:
             if each.run.work in refused:
                 results.append(Nothing())
                 continue
+            if each.outcome.given is not None:
+                flow = each.run.work.flow
+                self._listeners.give(flow.global_id, each.outcome.upper, each.outcome.given)
             self._record(each.run, each.tick, each.outcome, each.times_s)
             each.view.committed(each.outcome.upper)
             results.append(Committed(each.outcome.upper, each.outcome.out_of_memory))
@@ -696,7 +711,7 @@ class Worker:
                 committed_ms=wall_clock_ms(),
                 by_program=outcome.by_program,
                 scanned=meter.scanned,
-                emitted=sum(part.rows for append in outcome.appends[:1] for part in append.parts),
+                emitted=outcome.emitted,
                 times=TickTimes(
                     meter.plan_us,
                     meter.load_us,
@@ -716,15 +731,22 @@ class Worker:
             engine = self._engine.under(flow.settings)
             if flow.refresh is not None:
                 known = RefreshedView.of(flow, self._shards, engine, self._limits)
-            elif isinstance(flow.export, ViewExport):
-                known = self._heir(RunningView.of(flow, self._shards, engine, self._limits))
             else:
-                known = MaintainedIndex.of(flow, self._shards, engine, self._limits)
+                known = self._begun(flow, engine)
             with self._changed:
                 self._views[flow.global_id] = known
                 if isinstance(known, MaintainedIndex):
                     known.since = self._sinces.get(flow.global_id, TIMESTAMP_MIN)
         return known
+
+    def _begun(self, flow: Dataflow, engine: Engine) -> Maintained:
+        match flow.export:
+            case ViewExport():
+                return self._heir(RunningView.of(flow, self._shards, engine, self._limits))
+            case IndexExport():
+                return MaintainedIndex.of(flow, self._shards, engine, self._limits)
+            case SubscriptionExport():
+                return MaintainedSubscription.of(flow, self._shards, engine, self._limits)
 
     def _heir(self, view: RunningView) -> RunningView:
         """The view, with what was kept for the one that it takes over."""

@@ -118,7 +118,7 @@ copies = st.one_of(
     st.builds(pr.CopyToFailed, texts),
     st.just(pr.CopyToDropped()),
 )
-updates = st.builds(pr.SubscribeUpdate, numbers, st.integers(-3, 3), st.binary(max_size=3))
+updates = st.builds(pr.SubscribeUpdate, numbers, st.binary(max_size=3))
 responses = st.one_of(
     st.builds(
         pr.FrontierReport,

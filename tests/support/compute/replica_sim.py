@@ -253,7 +253,7 @@ class SimReplica:
                         global_id,
                         Frontier(lower),
                         Frontier(upper),
-                        tuple(pr.SubscribeUpdate(Timestamp(a), 1, b"%d" % b) for a, b in updates),
+                        tuple(pr.SubscribeUpdate(Timestamp(a), b"%d" % b) for a, b in updates),
                     )
                 )
             case CopyToExport() if not progress.has_copied:

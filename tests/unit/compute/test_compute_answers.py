@@ -173,7 +173,7 @@ def test_a_peek_for_one_replica_is_answered_by_it_or_fails_with_it(room, core):
 
 
 def updates(*times):
-    return tuple(pr.SubscribeUpdate(Timestamp(t), 1, b"r") for t in times)
+    return tuple(pr.SubscribeUpdate(Timestamp(t), b"r") for t in times)
 
 
 def batch(lower, upper, *times, error=None):

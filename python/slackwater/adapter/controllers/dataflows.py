@@ -30,7 +30,9 @@ from slackwater.compute.controller.descriptions import (
     IndexExport,
     MaterializedViewExport,
     ObjectToBuild,
+    SinkExport,
     SourceImport,
+    SubscribeExport,
 )
 from slackwater.compute.controller.errors import ComputeError
 from slackwater.compute.controller.instance import Replica
@@ -42,7 +44,7 @@ from slackwater.compute.controller.protocol import (
     PeekRows,
     Problem,
 )
-from slackwater.compute.controller.shell import Compute, OpenPeek, ReplicaStatus
+from slackwater.compute.controller.shell import Compute, Follow, OpenPeek, ReplicaStatus
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.engine import IndexQuery
 from slackwater.compute.logs import records_of
@@ -69,6 +71,14 @@ class IndexOffer:
     program: str
     upper: Timestamp
     replica: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The times from `lower` on, before `upper`; TIMESTAMP_MAX: there is no end."""
+
+    lower: Timestamp
+    upper: Timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,24 @@ class Dataflows:
         """Removes clusters, on which nothing runs any more."""
         for cluster in clusters:
             self.compute.drop_instance(cluster.id)
+
+    # As subscriptions begin and end
+
+    def subscribe(self, query: CatalogItem, times: Interval, follow: Follow) -> None:
+        """Creates the dataflow of a subscription, which gives the changes within the interval.
+
+        `query` is as a materialized view is, with a transient id and on a cluster, but is not in
+        the catalog. Raises ComputeError when the cluster, or what it reads, is not there any more.
+        """
+        export = SubscribeExport(query.id, query.id)
+        described = _flow(query, self.state(), sinks=(export,))
+        begun = replace(described, as_of=Frontier(times.lower), until=Frontier(times.upper))
+        self.compute.subscribe(cluster_of(query), begun, follow)
+
+    def unsubscribe(self, query: CatalogItem) -> None:
+        """Drops the dataflow of a subscription, if there is one."""
+        with suppress(ComputeError):
+            self.compute.drop(cluster_of(query), [query.id])
 
     # As queries and listings ask
 
@@ -485,23 +513,29 @@ def _indexes(item: CatalogItem, state: CatalogState) -> tuple[IndexQuery, ...]:
 
 def _described(item: CatalogItem, state: CatalogState) -> DataflowDescription:
     """The dataflow of the view or index, as a replica is told of it, at no as-of yet."""
-    definition = definition_of(item, state)
+    if _is_index(item):
+        index = IndexExport(item.id, item.depends_on[0], item.of(IndexDetails).keys)
+        return _flow(item, state, indexes=(index,))
+    view = MaterializedViewExport(item.id, item.id, item.id, _shards(item).text)
+    return _flow(item, state, sinks=(view,))
+
+
+def _flow(
+    item: CatalogItem,
+    state: CatalogState,
+    *,
+    indexes: tuple[IndexExport, ...] = (),
+    sinks: tuple[SinkExport, ...] = (),
+) -> DataflowDescription:
+    """The dataflow of the object's query, with these exports."""
     inputs = [each for each in _read(item, state) if is_stored(each)]
     settings = settings_of(item)
     return DataflowDescription(
         name=item.full_name,
-        objects_to_build=(ObjectToBuild(item.id, definition.text),),
+        objects_to_build=(ObjectToBuild(item.id, definition_of(item, state).text),),
         source_imports=tuple(SourceImport(each.id, _shards(each).text) for each in inputs),
-        index_exports=(
-            (IndexExport(item.id, item.depends_on[0], item.of(IndexDetails).keys),)
-            if item.kind is ItemKind.INDEX
-            else ()
-        ),
-        sink_exports=(
-            (MaterializedViewExport(item.id, item.id, item.id, _shards(item).text),)
-            if item.kind is ItemKind.MATERIALIZED_VIEW
-            else ()
-        ),
+        index_exports=indexes,
+        sink_exports=sinks,
         settings=None if settings is None else tuple(sorted(settings.items())),
         initial_storage_as_of=_as_of(item),
         refresh_schedule=item.refresh,

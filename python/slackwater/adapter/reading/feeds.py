@@ -81,6 +81,10 @@ class QueryFeed:
     def release(self, time: Timestamp | None) -> None:
         self._hold.release(time)
 
+    def forget(self) -> None:
+        """Keeps no answer: the next updates do not begin where the last ended."""
+        self._known = None
+
     def _answer_before(self, time: Timestamp) -> pa.Table:
         if self._known is not None and self._known[0] < time:
             return self._known[1]

@@ -14,9 +14,11 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import find_item
 from slackwater.adapter.catalog.replaced import refuse_replacement
+from slackwater.adapter.controllers.dataflows import Interval
 from slackwater.adapter.controllers.feeds import CollectionFeed, Feed, FeedHold
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.feeds import FeedQuery, QueryFeed
+from slackwater.adapter.reading.followed import FollowedFeed, FollowedQueries
 from slackwater.adapter.reading.reads import Reads, refuse_past
 from slackwater.adapter.sessions.cursors import Cursor
 from slackwater.adapter.sessions.results import Result, check_size
@@ -24,7 +26,7 @@ from slackwater.adapter.sessions.sessions import Execution, Session
 from slackwater.adapter.time.selection import AtLeastTimestamp, AtTimestamp, Immediately, QueryWhen
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
-from slackwater.compute.engine import Engine
+from slackwater.compute.engine import Analysis, Engine
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
@@ -52,6 +54,7 @@ class Subscription:
     up_to: Timestamp
     position: Timestamp
     reads: tuple[GlobalId, ...]
+    cluster: GlobalId | None
     created_ms: int
     limit_bytes: Callable[[], int]
     turn: threading.Lock = field(default_factory=threading.Lock)
@@ -154,6 +157,7 @@ class QueryCursor:
     hold: FeedHold
     turn: threading.Lock = field(default_factory=threading.Lock)
     reads: tuple[GlobalId, ...] = ()
+    cluster: GlobalId | None = None
     rest: pa.Table | None = None
 
     @property
@@ -177,6 +181,15 @@ class QueryCursor:
 
 
 @dataclass(frozen=True, slots=True)
+class _Target:
+    """Columns and collections of a SUBSCRIBE, and its query unless it is one stored collection."""
+
+    desc: RelationDesc
+    items: tuple[CatalogItem, ...]
+    query: tuple[str, Analysis] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Subscriptions:
     """Opens subscriptions and cursors."""
 
@@ -184,12 +197,13 @@ class Subscriptions:
     timeline: Timeline
     engine: Engine
     reads: Reads
+    followed: FollowedQueries
 
     def columns(self, context: Context, statement: st.Subscribe) -> RelationDesc:
         """The columns of the SUBSCRIBE's rows. Raises SLACKWATER_SUBSCRIBE_NEEDS_CURSOR."""
         if statement.up_to is None:
             raise user_error("SLACKWATER_SUBSCRIBE_NEEDS_CURSOR")
-        desc, _, _ = self._target(context, statement)
+        desc = self._target(context, statement).desc
         return output_desc(_spec(statement, desc, Timestamp(0), None), desc)
 
     def collect(self, execution: Execution, statement: st.Subscribe) -> Result:
@@ -267,7 +281,8 @@ class Subscriptions:
         return AtTimestamp(value) if as_of.kind == "at" else AtLeastTimestamp(value)
 
     def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
-        desc, items, text = self._target(context, statement)
+        target = self._target(context, statement)
+        desc, items = target.desc, target.items
         up_to = (
             TIMESTAMP_MAX
             if statement.up_to is None
@@ -277,6 +292,7 @@ class Subscriptions:
         try:
             check_bounds(as_of, up_to)
             spec = _spec(statement, desc, as_of, None if statement.up_to is None else up_to)
+            feed = self._feed(session, context, target, Interval(as_of, up_to), hold)
         except BaseException:
             hold.release(None)
             raise
@@ -284,33 +300,37 @@ class Subscriptions:
             session.notify("AS OF and UP TO are the same time, so the answer is empty.")
         return Subscription(
             timeline=self.timeline,
-            feed=self._feed(context, desc, items, text, hold),
+            feed=feed,
             output=SubscribeFormat(spec, desc),
             as_of=as_of,
             up_to=up_to,
             position=as_of,
             reads=tuple(item.id for item in items),
+            cluster=self.relations.state.id_of_cluster(session.variable("cluster")),
             created_ms=self.timeline.now(),
             limit_bytes=lambda: session.answer_limit_bytes,
         )
 
     def _feed(
-        self,
-        context: Context,
-        desc: RelationDesc,
-        items: Sequence[CatalogItem],
-        text: str | None,
-        hold: FeedHold,
+        self, session: Session, context: Context, target: _Target, times: Interval, hold: FeedHold
     ) -> Feed:
-        if text is None:
-            return CollectionFeed(self.relations, items[0], hold)
-        query = FeedQuery(text, context, desc, tuple(item.id for item in items))
-        return QueryFeed(self.relations, self.engine, query, hold)
+        if target.query is None:
+            return CollectionFeed(self.relations, target.items[0], hold)
+        text, analysis = target.query
+        query = FeedQuery(text, context, target.desc, tuple(item.id for item in target.items))
+        answers = QueryFeed(self.relations, self.engine, query, hold)
+        cluster = self.relations.state.cluster(session.variable("cluster"))
+        dataflow = self.followed.planned(query, analysis, cluster.id, times.upper)
+        if dataflow is None:
+            return answers
+        if not cluster.replicas:
+            session.notify(
+                f"The cluster {cluster.name} has no replicas: "
+                "the changes of the query come when it has one."
+            )
+        return FollowedFeed(answers, dataflow, times.lower)
 
-    def _target(
-        self, context: Context, statement: st.Subscribe
-    ) -> tuple[RelationDesc, list[CatalogItem], str | None]:
-        """Columns, collections and, unless it is one stored collection, the query's text."""
+    def _target(self, context: Context, statement: st.Subscribe) -> _Target:
         target = statement.target
         if isinstance(target, QualifiedName):
             item = find_item(self.relations.state, target, context)
@@ -320,30 +340,25 @@ class Subscriptions:
                 and item.shard_id is not None
             ):
                 refuse_replacement(item)
-                return item.desc, [item], None
+                return _Target(item.desc, (item,))
             text = f"SELECT * FROM {target.sql}"
         else:
             text = target.text
         engine = self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
-        if analysis.uses_mz_now:
-            raise unsupported(
-                "SUBSCRIBE to a query with mz_now()",
-                advice="SUBSCRIBE to the relations below it and filter what arrives.",
-            )
         if analysis.nondeterministic or analysis.foreign or not analysis.relations:
             raise unsupported(
                 "SUBSCRIBE to a query that reads more than relations of slackwater",
                 advice="Use only tables, sources and views of slackwater, and deterministic "
                 "functions.",
             )
-        items = [self.relations.item(GlobalId(i)) for i in analysis.relations]
+        items = tuple(self.relations.item(GlobalId(i)) for i in analysis.relations)
         for item in items:
             _refuse_system(item)
             refuse_replacement(item)
         # What it reads can lose NOT NULL while it runs.
         columns = tuple(replace(column, nullable=True) for column in analysis.desc.columns)
-        return RelationDesc(columns), items, text
+        return _Target(RelationDesc(columns), items, (text, analysis))
 
     def _milliseconds(self, context: Context, expression: str) -> Timestamp:
         stripped = expression.strip()

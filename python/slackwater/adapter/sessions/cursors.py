@@ -29,10 +29,12 @@ def in_turn(cursor: Cursor, cancellation: Cancellation) -> Iterator[None]:
 class Cursor(Protocol):
     """An open cursor of a session. `fetch` is called by one statement at a time (`in_turn`).
 
-    `reads` are the collections that a subscription follows; a cursor over a query has none.
+    `reads` are the collections that a subscription follows, and `cluster` is that of its session
+    when it began; a cursor over a query has none.
     """
 
     reads: tuple[GlobalId, ...]
+    cluster: GlobalId | None
     created_ms: int
     turn: threading.Lock
 

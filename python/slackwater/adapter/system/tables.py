@@ -150,7 +150,7 @@ class SystemTables:
             SubscriptionEntry(
                 name,
                 session.session_id,
-                self._relations.state.id_of_cluster(session.variable("cluster")) or "",
+                cursor.cluster or "",
                 cursor.created_ms,
                 cursor.reads,
             )

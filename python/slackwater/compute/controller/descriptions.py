@@ -59,11 +59,10 @@ class MaterializedViewExport:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeExport:
-    """The changes of `on` as they happen; `with_snapshot`: after its contents at the as-of."""
+    """The changes of `on` as they happen. Who follows them reads its contents at the as-of."""
 
     id: GlobalId
     on: GlobalId
-    with_snapshot: bool = True
 
 
 @dataclass(frozen=True, slots=True)

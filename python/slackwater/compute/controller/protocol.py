@@ -214,11 +214,10 @@ class PeekAnswered:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeUpdate:
-    """From `time` on there are `diff` more of `row`."""
+    """All changes of a subscription at `time`: an Arrow IPC stream, which nobody reads here."""
 
     time: Timestamp
-    diff: int
-    row: bytes
+    rows: bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,10 @@ class ConnectionLost:
 Respond = Callable[[Sequence[ReplicaResponse | ConnectionLost]], None]
 
 
+Follow = Callable[[ef.DeliverSubscribe], None]
+"""It takes the next part of a subscription. It does not block, nor call the controller."""
+
+
 class StorageCore(Protocol):
     """The parts of the storage controller's core that this one uses."""
 
@@ -187,6 +191,7 @@ class Compute:
         self._statuses: dict[ReplicaKey, ReplicaStatus] = {}
         self._peeks: dict[str, Future[PeekAnswer]] = {}
         self._peek_count = 0
+        self._followers: dict[GlobalId, Follow] = {}
         self._logs: dict[str, tuple[GlobalId, ...]] = {}
         self._log_count = 0
 
@@ -265,6 +270,22 @@ class Compute:
             core.drop_collections(instance_id, [each for each in chosen if each in known])
 
         self._do(drop)
+        for each in chosen:
+            self._followers.pop(each, None)
+
+    def subscribe(self, instance_id: str, dataflow: DataflowDescription, follow: Follow) -> None:
+        """Creates the dataflow of a subscription, which ends when it is dropped.
+
+        `follow` gets all that is delivered for it, in order. Raises as
+        `ComputeController.create_dataflow` does.
+        """
+        (global_id,) = dataflow.export_ids
+
+        def create(core: ComputeController) -> None:
+            core.create_dataflow(instance_id, dataflow)
+            self._followers[global_id] = follow
+
+        self._do(create)
 
     def set_policy(self, instance_id: str, global_id: GlobalId, policy: ReadPolicy) -> None:
         """Sets another policy of an index. Raises INSTANCE_MISSING, COLLECTION_MISSING."""
@@ -427,6 +448,10 @@ class Compute:
                     if key in self._leases_ms:
                         renewed_ms = self._seams.clock_ms() - busy_ms
                         self._leases_ms[key] = max(self._leases_ms[key], renewed_ms)
+                case ef.DeliverSubscribe(global_id):
+                    if (follow := self._followers.get(global_id)) is not None:
+                        follow(effect)
+                        has_moved = True
                 case ef.AnswerPeek(peek_id, answer):
                     self._peeks.pop(peek_id).set_result(answer)
                 case ef.DiscardStash(uri):
