@@ -29,7 +29,6 @@ from slackwater.repr.read_policy import (
     DROPPED,
     STEP_BACK,
     LagWriteFrontier,
-    Multiple,
     NoPolicy,
     ValidFrom,
 )
@@ -44,23 +43,18 @@ OTHER = "other"
 
 frontiers = st.integers(0, 30).map(Frontier)
 steps = st.integers(0, 6)
-plain_policies = st.one_of(
+policies = st.one_of(
     frontiers.map(NoPolicy),
     frontiers.map(ValidFrom),
     st.builds(LagWriteFrontier, st.integers(0, 8), st.integers(1, 9)),
 )
-policies = plain_policies | st.lists(plain_policies, min_size=1, max_size=3).map(
-    lambda members: Multiple(tuple(members))
-)
 
 
 def allowed(policy, upper):
-    """What a policy asks for, by its definition (I14: many ask for what keeps all of them)."""
+    """What a policy asks for, by its definition."""
     match policy:
         case NoPolicy(since) | ValidFrom(since):
             return since
-        case Multiple(members):
-            return sorted(allowed(each, upper) for each in members)[0]
         case LagWriteFrontier(lag, granularity):
             lagged = max(0, upper.value - lag)
             return Frontier(

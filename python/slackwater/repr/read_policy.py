@@ -68,24 +68,6 @@ class LagWriteFrontier:
         return Frontier(lagged - lagged % min(self.lag_ms, self.granularity_ms))
 
 
-@dataclass(frozen=True, slots=True)
-class Multiple:
-    """Readable from the earliest frontier that any member asks for.
-
-    A policy of nothing would ask for the empty frontier and so drop the collection; it cannot be
-    made (ValueError).
-    """
-
-    members: tuple[ReadPolicy, ...]
-
-    def __post_init__(self) -> None:
-        if not self.members:
-            raise ValueError("a policy of no policies would drop the collection")
-
-    def frontier(self, upper: Frontier) -> Frontier:
-        return min(member.frontier(upper) for member in self.members)
-
-
 STEP_BACK = LagWriteFrontier(1, 1)
 """Readable from the last complete time on: what whoever continues a collection needs of it."""
 

@@ -21,7 +21,6 @@ from slackwater.repr.read_policy import (
     DROPPED,
     STEP_BACK,
     LagWriteFrontier,
-    Multiple,
     NoPolicy,
     ValidFrom,
     advance_by_policy,
@@ -93,12 +92,9 @@ def test_policies_have_the_formulas_of_the_specification():
     assert STEP_BACK.frontier(at(10)) == at(9)
     for policy in (STEP_BACK, LagWriteFrontier(0, 0), LagWriteFrontier(9, 2)):
         assert policy.frontier(EMPTY_FRONTIER) == at(0)
-    assert Multiple((STEP_BACK, ValidFrom(at(4)), DROPPED)).frontier(at(10)) == at(4)
 
 
 def test_policies_that_would_drop_or_divide_by_zero_cannot_be_made():
-    with pytest.raises(ValueError, match="of no policies"):
-        Multiple(())
     with pytest.raises(ValueError, match="granularity"):
         LagWriteFrontier(1, 0)
     with pytest.raises(ValueError, match="negative"):

@@ -20,7 +20,7 @@ from slackwater.controller.protocol import (
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import user_id
-from slackwater.repr.read_policy import DROPPED, STEP_BACK, LagWriteFrontier, Multiple, ValidFrom
+from slackwater.repr.read_policy import DROPPED, STEP_BACK, LagWriteFrontier, ValidFrom
 from slackwater.storage.controller import effects as ef
 from slackwater.storage.controller.appends import CollectionAppend
 from slackwater.storage.controller.core import StorageController
@@ -196,12 +196,6 @@ def test_compaction_reaches_the_writer_of_an_export(room):
     before = len(room.sent)
     room.run(room.core.maintain(10))
     assert len(room.sent) == before
-
-
-def test_i14_a_multiple_policy_keeps_what_any_member_keeps(room):
-    members = (LagWriteFrontier(3, 1), LagWriteFrontier(5, 1), ValidFrom(at(7)))
-    view = written(room, upper=20, policy=Multiple(members))
-    assert room.core.capabilities.state(view).since == at(7)
 
 
 def test_policies_of_one_call_accumulate_and_unknown_ids_stop_all(room):
