@@ -38,8 +38,15 @@ def test_what_does_not_fit_is_read_until_it_fits(application):
     application.sql(
         "CREATE MATERIALIZED VIEW j AS SELECT a.k, a.v + b.v AS v FROM a JOIN b ON a.k = b.k"
     )
+    application.sql(
+        "DECLARE c CURSOR FOR SUBSCRIBE (SELECT a.v, b.v FROM a JOIN b ON a.k = b.k WHERE a.k > 0)"
+        " WITH (SNAPSHOT = false)"
+    )
     application.sql("UPDATE a SET v = 1 WHERE k = 7")
     assert application.rows("SELECT v FROM j WHERE k = 7") == [[22]]
+    changed = application.rows("FETCH 2 c WITH (timeout = '5 minutes')")
+    assert sorted(row[1:] for row in changed) == [[-1, 21, 21], [1, 1, 21]]
+    application.sql("CLOSE c")
     assert steps(application, "j")["lookup"] == "scanned"
     explained = application.rows("EXPLAIN INCREMENTAL FOR MATERIALIZED VIEW j")
     (reason,) = (row[4] for row in explained if row[3] == "bilinear")

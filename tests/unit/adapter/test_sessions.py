@@ -13,6 +13,7 @@ from tests.support.waiting import PATIENCE
 
 from slackwater.adapter import transactions
 from slackwater.adapter.protocol import Caller, Execute
+from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.time.selection import Immediately
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -392,3 +393,35 @@ def test_a_commit_that_happened_is_said_also_when_its_table_is_gone(env):
     place.drop("t", session="app/2")
     commit(place, "c1")
     place.close()
+
+
+class Cursor:
+    """Knows whether another thread could use the session while it was closed."""
+
+    def __init__(self, session):
+        self.session = session
+        self.was_free = None
+
+    def close(self):
+        with ThreadPoolExecutor(1) as other:
+            taken = self.session.lock.acquire
+            self.was_free = other.submit(lambda: taken(blocking=False)).result(PATIENCE)
+
+
+@pytest.mark.parametrize("ends", ["rollback", "commit", "close"])
+def test_a_session_ends_cursors_without_its_lock(ends):
+    """A dataflow may end with a cursor, and whoever tells sessions of dataflows takes the lock."""
+    session = Session(ME, 0, lambda: 0)
+    session.transaction = transactions.begin(session.transaction)
+    session.blocks += 1
+    cursor = Cursor(session)
+    session.open_cursor("c", cursor, session.block)
+    match ends:
+        case "rollback":
+            session.roll_back()
+        case "commit":
+            session.commit("w1")
+        case "close":
+            session.close_cursor("c")
+    assert cursor.was_free
+    assert (session.cursors, session.block_cursors) == ({}, set())

@@ -117,13 +117,14 @@ def _item(
 class _Delivered:
     """The changes that a dataflow has delivered and nobody has taken. Thread-safe.
 
-    `reached`: everything before it has come, and what was taken. Nothing comes any more once the
-    dataflow `has_failed`, or too much waits: it `has_ended` then.
+    `reached`: everything before it has come. Nothing comes any more once the dataflow `has_failed`,
+    or more than `most_bytes` wait: it `is_full` then.
     """
 
     reached: Timestamp
+    most_bytes: int
     has_failed: bool = False
-    has_ended: bool = False
+    is_full: bool = False
     _updates: list[SubscribeUpdate] = field(default_factory=list)
     _bytes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -131,15 +132,15 @@ class _Delivered:
     def follow(self, part: DeliverSubscribe) -> None:
         """Takes what has come next."""
         with self._lock:
-            if self.has_ended:
+            if self.has_failed or self.is_full:
                 return
             if part.error is not None:
-                self.has_failed = self.has_ended = True
+                self.has_failed = True
                 return
             self._updates += part.updates
             self._bytes += sum(len(each.rows) for each in part.updates)
             self.reached = max(self.reached, Timestamp(part.upper.value))
-            self.has_ended = self._bytes > MOST_WAITING_BYTES
+            self.is_full = self._bytes > self.most_bytes
 
     def take(self, upper: Timestamp) -> list[SubscribeUpdate]:
         """The changes before `upper`."""
@@ -161,10 +162,13 @@ class FollowedFeed:
     answers: QueryFeed
     dataflow: FollowedQuery
     as_of: Timestamp
+    most_waiting_bytes: int = MOST_WAITING_BYTES
     _given: Timestamp = field(init=False)
     """The changes before it were given."""
     _delivered: _Delivered | None = field(init=False)
     """None: there is no dataflow."""
+    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _is_released: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._given = Timestamp(self.as_of + 1)
@@ -193,21 +197,31 @@ class FollowedFeed:
         if delivered.reached < upper:
             found = self.answers.updates(lower, upper)
             self.answers.forget()
+            begins_anew = True
         else:
             found = self._table(delivered.take(upper))
+            begins_anew = delivered.is_full and delivered.reached == upper
         self._given = upper
-        if delivered.reached <= upper and delivered.has_ended:
-            self.dataflow.close()
-            self._delivered = self._begun(Timestamp(upper - 1), upper)
+        if begins_anew:
+            self._begin_anew(upper)
         return found
 
     def release(self, time: Timestamp | None) -> None:
         if time is None:
-            self.dataflow.close()
+            with self._turn:
+                self._is_released = True
+                self.dataflow.close()
         self.answers.release(time)
 
+    def _begin_anew(self, upper: Timestamp) -> None:
+        """Follows the changes from `upper` on, unless the cursor was closed meanwhile."""
+        with self._turn:
+            if not self._is_released:
+                self.dataflow.close()
+                self._delivered = self._begun(Timestamp(upper - 1), upper)
+
     def _begun(self, as_of: Timestamp, reached: Timestamp) -> _Delivered | None:
-        delivered = _Delivered(reached)
+        delivered = _Delivered(reached, self.most_waiting_bytes)
         return delivered if self.dataflow.open(as_of, delivered.follow) else None
 
     def _table(self, updates: list[SubscribeUpdate]) -> pa.Table:

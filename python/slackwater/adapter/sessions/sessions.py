@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -214,8 +214,9 @@ class Session:
         """Ends the block; returns the transaction as it was."""
         with self.lock:
             block, self.transaction = self.transaction, Idle()
-            self._end_cursors()
-            return block
+            ended = self._taken_cursors()
+        _close(ended)
+        return block
 
     def commit(self, write_id: str) -> tuple[PendingCommit, bool]:
         """Ends the block; returns the commit, and whether it comes for the first time.
@@ -231,8 +232,9 @@ class Session:
                 del self.pending_commits[next(iter(self.pending_commits))]
             pending = self.pending_commits[write_id] = PendingCommit(write_id, self.transaction)
             self.transaction = Idle()
-            self._end_cursors()
-            return pending, True
+            ended = self._taken_cursors()
+        _close(ended)
+        return pending, True
 
     # Cursors
 
@@ -265,9 +267,16 @@ class Session:
         if cursor is not None:
             cursor.close()
 
-    def _end_cursors(self) -> None:
-        for name in tuple(self.block_cursors):
-            self.close_cursor(name)
+    def _taken_cursors(self) -> list[Cursor]:
+        """The cursors of the block, which the session does not have any more."""
+        names, self.block_cursors = self.block_cursors, set()
+        return [self.cursors.pop(name) for name in names if name in self.cursors]
+
+
+def _close(cursors: Iterable[Cursor]) -> None:
+    """Ends cursors. Called without the lock: dataflows may end with them, which takes others."""
+    for cursor in cursors:
+        cursor.close()
 
 
 @dataclass(frozen=True, slots=True)
