@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from slackwater.compute.engine import Interruption
 from slackwater.repr.frontier import Timestamp
+from slackwater.spark.given_back import give_back_elsewhere
 from slackwater.spark.given_parts import GivenParts
 
 if TYPE_CHECKING:
@@ -46,7 +47,9 @@ class Driver:
                 # Importing pyspark takes longer than the coordinator may take to answer.
                 from pyspark.java_gateway import launch_gateway
 
-                self._jvm = launch_gateway().jvm
+                gateway = launch_gateway()
+                give_back_elsewhere(gateway._gateway_client)
+                self._jvm = gateway.jvm
             return self._jvm
 
     def class_of(self, name: str) -> Any:
