@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from slackwater.compute.controller.descriptions import DataflowDescription, SubscribeExport
@@ -115,6 +116,7 @@ class LocalReplica:
             options.monotonic,
         )
         self._peeks = IndexPeeks(parts.engine, respond, parts.discard, self._index, options.name)
+        self._log_reader = ThreadPoolExecutor(1, f"slackwater-{options.name}-logs")
         self._worker = Worker(
             parts.shards,
             self._offers,
@@ -136,6 +138,7 @@ class LocalReplica:
         """Begins to end: no offer has an answer any more."""
         self._plans.stop()
         self._peeks.stop()
+        self._log_reader.shutdown(wait=False, cancel_futures=True)
         self._offers.close()
 
     def join(self) -> None:
@@ -178,7 +181,8 @@ class LocalReplica:
             case AllowCompaction(global_id, since):
                 self._worker.allow_compaction(global_id, Timestamp(since.value))
             case Peek() if command.id in self._logs:
-                self._respond([PeekAnswered(command.peek_id, self._log(command))])
+                # Who sends commands waits for nobody, least of all for a driver that hangs.
+                self._log_reader.submit(self._answer_log, command)
             case Peek():
                 self._peeks.add(command)
             case CancelPeek(peek_id):
@@ -225,6 +229,9 @@ class LocalReplica:
             return None
         reached = self._reached.get(global_id, Frontier(0))
         return IndexState(self._programs.get(global_id), Timestamp(reached.value))
+
+    def _answer_log(self, peek: Peek) -> None:
+        self._respond([PeekAnswered(peek.peek_id, self._log(peek))])
 
     def _log(self, peek: Peek) -> PeekAnswer:
         try:
