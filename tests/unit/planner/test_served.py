@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from slackwater.planner.delta.explain import explain_program, read_by_steps
 from slackwater.planner.delta.lowering import index_of, program_of, reordered
 from slackwater.planner.delta.program import (
     DeltaStep,
@@ -19,7 +20,9 @@ from slackwater.planner.delta.program import (
 )
 from slackwater.planner.delta.served import served
 from slackwater.planner.plan.algebra import (
+    Aggregate,
     AnalyzedPlan,
+    Computed,
     Filter,
     Handle,
     IndexedCollection,
@@ -50,7 +53,9 @@ def plan_of(*nodes, keys=((9,),), more=()):
     """The handles are its columns, and `more`; of `keys` there are indexes, by their handles."""
     columns = tuple(PlanColumn(f"c{n}", LONG, True) for n in range(COLUMNS))
     handles = (*map(handle, range(COLUMNS)), *more)
-    indexed = tuple(IndexedCollection(len(nodes), each, each) for each in keys)
+    indexed = tuple(
+        IndexedCollection(len(nodes), each, each, f"i{number}") for number, each in enumerate(keys)
+    )
     plan = AnalyzedPlan(
         (*nodes, WHOLE), len(nodes) - 1, columns, handles, (), (), RelationDesc(()), ""
     )
@@ -123,7 +128,7 @@ def test_of_a_key_with_two_forms_none_is_served():
     form = handle(9, column=None, shape="form")
     asked = handle(1, column=None, shape="form")
     plan = plan_of(NARROW, more=(form, asked))
-    plan = replace(plan, indexed=(IndexedCollection(1, (9,), (COLUMNS,)),))
+    plan = replace(plan, indexed=(IndexedCollection(1, (9,), (COLUMNS,), "i"),))
     assert served(plan, 0, (COLUMNS + 1,), {}) is not None
     doubles = replace(plan, handles=(*plan.handles[:9], handle(9, type=DOUBLE), *plan.handles[10:]))
     assert served(doubles, 0, (COLUMNS + 1,), {}) is None
@@ -168,6 +173,45 @@ def test_both_sides_of_a_semijoin_have_keys_in_the_order_of_the_index(residual):
     right = program.arrangements[step.right_arrangement]
     assert (left.node, left.seen.keys, left.seen.order) == (3, (0, 1), (0, 1))
     assert (right.seen, right.keys) == (None, (3, 2))
+
+
+NAMES = {"u1": "t", "u2": "u"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "residual", "reads"),
+    [
+        (JoinKind.INNER, (), {"t by c10, c9 in the index i0", "u by c2, c3"}),
+        (JoinKind.LEFT_SEMI, (3,), {"t by c10, c9 in the index i0; u by c3, c2"}),
+    ],
+)
+def test_who_looks_up_in_an_index_names_it(kind, residual, reads):
+    out = (0, 1, 2, 3) if kind is JoinKind.INNER else (0, 1)
+    plan = joined(kind, residual=residual, out=out)
+    program = program_of(plan, serves=True)
+    told = read_by_steps(plan, program, NAMES)
+    looking = [isinstance(step, LookupStep | SemiJoinStep) for step in program.steps]
+    assert {text for text, looks in zip(told, looking, strict=True) if looks} == reads
+    reasons = [row.reason or "" for row in explain_program(plan, NAMES)]
+    assert [each.endswith("It looks up in the index i0.") for each in reasons] == [
+        True,
+        False,
+        False,
+    ]
+    alone = read_by_steps(plan, program_of(plan), NAMES)
+    assert not any("index" in (text or "") for text in alone)
+    without = explain_program(plan, NAMES, resident=False)
+    assert not any("index" in (row.reason or "") for row in without)
+
+
+def test_an_operator_that_keeps_states_names_no_index():
+    """Its groups are the keys of an index in which a join beside it looks up."""
+    distinct = Aggregate((0,), (5,), (Computed(1, 4),), (), (4,))
+    join = Join((0, 1), (0, 1, 5), JoinKind.INNER, (JoinKey(1, 5, False),), (), (), None)
+    rows = explain_program(plan_of(NARROW, distinct, join), NAMES)
+    told = {row.operator: row.reason or "" for row in rows}
+    assert told["Join of 2"].endswith("It looks up in the index i0.")
+    assert told["Distinct"] == "Only the groups that changed are touched."
 
 
 def test_an_index_on_a_collection_arranges_it_as_it_is():
