@@ -175,6 +175,24 @@ def test_both_sides_of_a_semijoin_have_keys_in_the_order_of_the_index(residual):
     assert (right.seen, right.keys) == (None, (3, 2))
 
 
+def test_partners_are_counted_in_an_index():
+    """Its keys have another order than those of the join. Without it they are counted apart."""
+    keys = (JoinKey(2, 1, False), JoinKey(3, 0, True))
+    join = Join((0, 1), (2, 3), JoinKind.LEFT_ANTI, keys, (), (), None)
+    plan = plan_of(OTHER, NARROW, join, keys=((10, 9),))
+    found = []
+    for serves in (True, False):
+        program = program_of(plan, serves=serves)
+        (step,) = (each for each in program.steps if isinstance(each, SemiJoinStep))
+        sides = (step.left_arrangement, step.right_arrangement)
+        found.append((step.null_safe, *(program.arrangements[side] for side in sides)))
+    (_, left, right), (_, _, counted) = found
+    assert [each[0] for each in found] == [(True, False), (False, True)]
+    assert (left.seen, left.keys, right.seen.keys) == (None, (3, 2), (0, 1))
+    assert (right.node, right.columns) == (3, WHOLE.out)
+    assert (counted.seen, counted.keys, counted.columns) == (None, (1, 0), ())
+
+
 NAMES = {"u1": "t", "u2": "u"}
 
 

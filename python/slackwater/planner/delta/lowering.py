@@ -567,19 +567,15 @@ class _Lowering:
         null_safe = tuple(key.null_safe for key in join.keys)
         steps = [self.step(each) for each in join.inputs]
         right = 1 - left
-        # Without a residual condition a row asks only how many partners there are.
-        counted = not join.residual
         # Both sides are asked for the keys of the other one: they have them in one order.
-        asked = [left] if counted else [left, right]
-        found = (self._served(join.inputs[side], sides[side]) for side in asked)
+        found = (self._served(join.inputs[side], sides[side]) for side in (left, right))
         order = next((each.order for each in found if each), tuple(range(len(null_safe))))
         null_safe = _in_order(null_safe, order)
         by_left, by_right = (_in_order(sides[side], order) for side in (left, right))
         rows = self._in_this_order(join.inputs[left], by_left, null_safe)
-        partners = (
-            self._arrangement(join.inputs[right], by_right, null_safe, counted=True)
-            if counted
-            else self._in_this_order(join.inputs[right], by_right, null_safe)
+        # Without a residual condition a row asks only how many partners there are.
+        partners = self._in_this_order(
+            join.inputs[right], by_right, null_safe, counted=not join.residual
         )
         return self.add(
             SemiJoinStep(
@@ -604,12 +600,17 @@ class _Lowering:
         return self._added(self._of_index(found, node, keys, null_safe)), found.order
 
     def _in_this_order(
-        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+        self,
+        node: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        null_safe: tuple[bool, ...],
+        *,
+        counted: bool = False,
     ) -> ArrangementNumber:
-        """The rows of the node by the keys as they are."""
+        """The rows of the node by the keys as they are, or at least how many each key has."""
         found = self._served(node, keys)
         if found is None or found.order != tuple(range(len(keys))):
-            return self._arrangement(node, keys, null_safe)
+            return self._arrangement(node, keys, null_safe, counted=counted)
         return self._added(self._of_index(found, node, keys, null_safe))
 
     def _served(self, node: NodeNumber, keys: tuple[HandleNumber, ...]) -> Served | None:

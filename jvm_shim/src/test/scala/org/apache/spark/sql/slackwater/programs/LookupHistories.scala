@@ -304,12 +304,15 @@ object LookupHistories {
 
     private def seenBy(bound: Int): SeenRows = {
       val condition = atLeast(bound, 1)
-      val filtered: SeenRows.Stage = found =>
-        if (condition(found)) found
-        else {
-          seen += "a lookup passes over rows"
-          null
-        }
+      val filtered = new SeenRows.Stage(
+        bound == 0,
+        found =>
+          if (condition(found)) found
+          else {
+            seen += "a lookup passes over rows"
+            null
+          }
+      )
       new SeenRows(IndexedSeq(filtered, SeenRows.projected(columns(1))))
     }
 
