@@ -123,6 +123,19 @@ def test_expressions_are_the_same_over_the_same_columns():
     assert served(plan, 0, (COLUMNS + 1,), {}) is not None
 
 
+def test_a_key_may_be_computed_below_the_join():
+    """As CHAR is padded where it is read."""
+    computed = Project((0,), (4, 5), (COLUMNS, COLUMNS + 2))
+    more = [handle(n, column=None, shape="padded") for n in (1, 9)]
+    again = handle(4, column=None, shape="padded")
+    plan = plan_of(NARROW, computed, keys=((COLUMNS + 1,),), more=(*more, again))
+    found = served(plan, 1, (4,), {})
+    assert (found.order, found.columns) == ((0,), (4, 5))
+    assert served(plan, 1, (5,), {}) is None
+    # What is computed of the key is another key.
+    assert served(plan, 1, (COLUMNS + 2,), {}) is None
+
+
 def test_of_a_key_with_two_forms_none_is_served():
     """Zeros and texts in one struct: joins and indexes make them equal one after the other."""
     form = handle(9, column=None, shape="form")
@@ -239,5 +252,14 @@ def test_an_index_on_a_collection_arranges_it_as_it_is():
     program = index_of(plan, 1)
     assert program.index == IndexedRows(0, 0, (OfHandle(1),), (0, 1, 2), ("k", "v", "s"))
     assert [type(each) for each in program.steps] == [DeltaStep]
+    padded = Project((0,), (3, 4, 5), (0, 1, COLUMNS))
+    more = (handle(2, column=None, shape="padded"), handle(5, column=None, shape="lower"))
+    above = Project((1,), (6, 7, 8, 9), (3, 4, 5, 5))
+    names = ("k", "v", "s", "key0")
+    read = replace(plan_of(source, padded, above, keys=(), more=more), names=names)
+    found = index_of(read, 1).index
+    assert found == IndexedRows(0, 0, (OfHandle(COLUMNS),), (0, 1, 2), ("k", "v", "s"))
+    computed = replace(above, exprs=(3, 4, 5, COLUMNS + 1))
+    assert index_of(replace(read, nodes=(source, padded, computed, WHOLE)), 1).index.node == 2
     fewer = index_of(replace(plan, names=("k", "v", "t", "key0")), 1)
     assert fewer.index.node == 1

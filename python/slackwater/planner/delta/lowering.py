@@ -247,14 +247,31 @@ def _index_of_collection(plan: AnalyzedPlan, keys: int) -> Program | None:
     if plan.selects or not isinstance(root, Project):
         return None
     (below,) = root.inputs
+    handles: tuple[HandleNumber | None, ...] = root.exprs[-keys:]
+    read = plan.nodes[below]
+    if isinstance(read, Project):
+        # As CHAR is padded: an index has what is stored, and keys that are read of it.
+        made = dict(zip(read.out, read.exprs, strict=True))
+        columns = (plan.handles[each].column for each in root.exprs[-keys:])
+        handles = tuple(None if column is None else made.get(column) for column in columns)
+        (below,) = read.inputs
     source = plan.nodes[below]
     if not isinstance(source, Source) or source.fields != plan.names[:-keys]:
         return None
+    if isinstance(read, Project) and not _is_read(plan, source, read):
+        return None
     lowering = _begun(plan)
     delta = lowering.step(below)
-    values = tuple(OfHandle(handle) for handle in root.exprs[-keys:])
+    values = tuple(OfHandle(handle) for handle in handles if handle is not None)
+    if len(values) != keys:
+        return None
     index = IndexedRows(below, delta, values, source.out, source.fields)
     return replace(lowering.program, index=index)
+
+
+def _is_read(plan: AnalyzedPlan, source: Source, read: Project) -> bool:
+    """Whether each column is computed of the collection's column at the same place."""
+    return [plan.handles[each].columns for each in read.exprs] == [(each,) for each in source.out]
 
 
 def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:
