@@ -99,11 +99,15 @@ class KeptPlan:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """The query of an index on a collection, whose last `keys` columns are the keys."""
+    """The query of an index on a collection, whose last `keys` columns are the keys.
+
+    `name` is for people.
+    """
 
     query: str
     namespace: tuple[str, ...]
     keys: int
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,8 +231,9 @@ class Bench:
         """The dataflow of an index on a table, of which views are told that are planned later."""
         named = ", ".join(f"({key}) AS key{position}" for position, key in enumerate(keys))
         query = f"SELECT *, {named} FROM {table}"
-        flow = self.index(f"{table}-{len(self.indexes)}", query, len(keys), settings)
-        self.indexes.append(IndexQuery(query, ("default",), len(keys)))
+        name = f"{table}-{len(self.indexes)}"
+        flow = self.index(name, query, len(keys), settings)
+        self.indexes.append(IndexQuery(query, ("default",), len(keys), name))
         return flow
 
     def found(self, index: Dataflow, keys: pa.Table, time: int) -> pa.Table | None:

@@ -34,7 +34,7 @@ class Engine:
         self.forgotten.append(plan_id)
 
 
-OF_T = IndexQuery("SELECT *, (k) AS key0 FROM t", ("default",), 1)
+OF_T = IndexQuery("SELECT *, (k) AS key0 FROM t", ("default",), 1, "slackwater.default.i")
 
 
 @pytest.mark.parametrize(

@@ -121,14 +121,17 @@ def test_an_index_has_a_source_of_its_own_or_one_of_the_query():
     value["columns"] += [column(), column()]
     value["handles"].append(handle(3))
     value["indexed"] = [
-        {"node": 2, "keys": [1], "forms": [1]},
-        {"node": 0, "keys": [0], "forms": [0]},
+        {"node": 2, "keys": [1], "forms": [1], "name": "of c"},
+        {"node": 0, "keys": [0], "forms": [0], "name": "i"},
     ]
     plan = read(value)
-    assert plan.indexed == (IndexedCollection(2, (1,), (1,)), IndexedCollection(0, (0,), (0,)))
+    assert plan.indexed == (
+        IndexedCollection(2, (1,), (1,), "of c"),
+        IndexedCollection(0, (0,), (0,), "i"),
+    )
     assert plan.nodes[: plan.root + 1] == before.nodes
     for wrong in ({"node": 1}, {"node": 3}, {"keys": [0]}, {"keys": []}, {"forms": [1, 1]}):
-        value["indexed"] = [{"node": 2, "keys": [1], "forms": [1], **wrong}]
+        value["indexed"] = [{"node": 2, "keys": [1], "forms": [1], "name": "i", **wrong}]
         with pytest.raises(FatalError):
             read(value)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from slackwater.planner.delta.explain import explain_program, read_by_steps
 from slackwater.planner.delta.lowering import index_of, program_of, reordered
 from slackwater.planner.delta.program import (
     DeltaStep,
@@ -19,7 +20,9 @@ from slackwater.planner.delta.program import (
 )
 from slackwater.planner.delta.served import served
 from slackwater.planner.plan.algebra import (
+    Aggregate,
     AnalyzedPlan,
+    Computed,
     Filter,
     Handle,
     IndexedCollection,
@@ -50,7 +53,9 @@ def plan_of(*nodes, keys=((9,),), more=()):
     """The handles are its columns, and `more`; of `keys` there are indexes, by their handles."""
     columns = tuple(PlanColumn(f"c{n}", LONG, True) for n in range(COLUMNS))
     handles = (*map(handle, range(COLUMNS)), *more)
-    indexed = tuple(IndexedCollection(len(nodes), each, each) for each in keys)
+    indexed = tuple(
+        IndexedCollection(len(nodes), each, each, f"i{number}") for number, each in enumerate(keys)
+    )
     plan = AnalyzedPlan(
         (*nodes, WHOLE), len(nodes) - 1, columns, handles, (), (), RelationDesc(()), ""
     )
@@ -118,12 +123,25 @@ def test_expressions_are_the_same_over_the_same_columns():
     assert served(plan, 0, (COLUMNS + 1,), {}) is not None
 
 
+def test_a_key_may_be_computed_below_the_join():
+    """As CHAR is padded where it is read."""
+    computed = Project((0,), (4, 5), (COLUMNS, COLUMNS + 2))
+    more = [handle(n, column=None, shape="padded") for n in (1, 9)]
+    again = handle(4, column=None, shape="padded")
+    plan = plan_of(NARROW, computed, keys=((COLUMNS + 1,),), more=(*more, again))
+    found = served(plan, 1, (4,), {})
+    assert (found.order, found.columns) == ((0,), (4, 5))
+    assert served(plan, 1, (5,), {}) is None
+    # What is computed of the key is another key.
+    assert served(plan, 1, (COLUMNS + 2,), {}) is None
+
+
 def test_of_a_key_with_two_forms_none_is_served():
     """Zeros and texts in one struct: joins and indexes make them equal one after the other."""
     form = handle(9, column=None, shape="form")
     asked = handle(1, column=None, shape="form")
     plan = plan_of(NARROW, more=(form, asked))
-    plan = replace(plan, indexed=(IndexedCollection(1, (9,), (COLUMNS,)),))
+    plan = replace(plan, indexed=(IndexedCollection(1, (9,), (COLUMNS,), "i"),))
     assert served(plan, 0, (COLUMNS + 1,), {}) is not None
     doubles = replace(plan, handles=(*plan.handles[:9], handle(9, type=DOUBLE), *plan.handles[10:]))
     assert served(doubles, 0, (COLUMNS + 1,), {}) is None
@@ -170,6 +188,63 @@ def test_both_sides_of_a_semijoin_have_keys_in_the_order_of_the_index(residual):
     assert (right.seen, right.keys) == (None, (3, 2))
 
 
+def test_partners_are_counted_in_an_index():
+    """Its keys have another order than those of the join. Without it they are counted apart."""
+    keys = (JoinKey(2, 1, False), JoinKey(3, 0, True))
+    join = Join((0, 1), (2, 3), JoinKind.LEFT_ANTI, keys, (), (), None)
+    plan = plan_of(OTHER, NARROW, join, keys=((10, 9),))
+    found = []
+    for serves in (True, False):
+        program = program_of(plan, serves=serves)
+        (step,) = (each for each in program.steps if isinstance(each, SemiJoinStep))
+        sides = (step.left_arrangement, step.right_arrangement)
+        found.append((step.null_safe, *(program.arrangements[side] for side in sides)))
+    (_, left, right), (_, _, counted) = found
+    assert [each[0] for each in found] == [(True, False), (False, True)]
+    assert (left.seen, left.keys, right.seen.keys) == (None, (3, 2), (0, 1))
+    assert (right.node, right.columns) == (3, WHOLE.out)
+    assert (counted.seen, counted.keys, counted.columns) == (None, (1, 0), ())
+
+
+NAMES = {"u1": "t", "u2": "u"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "residual", "reads"),
+    [
+        (JoinKind.INNER, (), {"t by c10, c9 in the index i0", "u by c2, c3"}),
+        (JoinKind.LEFT_SEMI, (3,), {"t by c10, c9 in the index i0; u by c3, c2"}),
+    ],
+)
+def test_who_looks_up_in_an_index_names_it(kind, residual, reads):
+    out = (0, 1, 2, 3) if kind is JoinKind.INNER else (0, 1)
+    plan = joined(kind, residual=residual, out=out)
+    program = program_of(plan, serves=True)
+    told = read_by_steps(plan, program, NAMES)
+    looking = [isinstance(step, LookupStep | SemiJoinStep) for step in program.steps]
+    assert {text for text, looks in zip(told, looking, strict=True) if looks} == reads
+    reasons = [row.reason or "" for row in explain_program(plan, NAMES)]
+    assert [each.endswith("It looks up in the index i0.") for each in reasons] == [
+        True,
+        False,
+        False,
+    ]
+    alone = read_by_steps(plan, program_of(plan), NAMES)
+    assert not any("index" in (text or "") for text in alone)
+    without = explain_program(plan, NAMES, resident=False)
+    assert not any("index" in (row.reason or "") for row in without)
+
+
+def test_an_operator_that_keeps_states_names_no_index():
+    """Its groups are the keys of an index in which a join beside it looks up."""
+    distinct = Aggregate((0,), (5,), (Computed(1, 4),), (), (4,))
+    join = Join((0, 1), (0, 1, 5), JoinKind.INNER, (JoinKey(1, 5, False),), (), (), None)
+    rows = explain_program(plan_of(NARROW, distinct, join), NAMES)
+    told = {row.operator: row.reason or "" for row in rows}
+    assert told["Join of 2"].endswith("It looks up in the index i0.")
+    assert told["Distinct"] == "Only the groups that changed are touched."
+
+
 def test_an_index_on_a_collection_arranges_it_as_it_is():
     root = Project((0,), (3, 4, 5, 6), (0, 1, 2, 1))
     source = Source("u1", ("k", "v", "s"), (0, 1, 2))
@@ -177,5 +252,14 @@ def test_an_index_on_a_collection_arranges_it_as_it_is():
     program = index_of(plan, 1)
     assert program.index == IndexedRows(0, 0, (OfHandle(1),), (0, 1, 2), ("k", "v", "s"))
     assert [type(each) for each in program.steps] == [DeltaStep]
+    padded = Project((0,), (3, 4, 5), (0, 1, COLUMNS))
+    more = (handle(2, column=None, shape="padded"), handle(5, column=None, shape="lower"))
+    above = Project((1,), (6, 7, 8, 9), (3, 4, 5, 5))
+    names = ("k", "v", "s", "key0")
+    read = replace(plan_of(source, padded, above, keys=(), more=more), names=names)
+    found = index_of(read, 1).index
+    assert found == IndexedRows(0, 0, (OfHandle(COLUMNS),), (0, 1, 2), ("k", "v", "s"))
+    computed = replace(above, exprs=(3, 4, 5, COLUMNS + 1))
+    assert index_of(replace(read, nodes=(source, padded, computed, WHOLE)), 1).index.node == 2
     fewer = index_of(replace(plan, names=("k", "v", "t", "key0")), 1)
     assert fewer.index.node == 1

@@ -502,7 +502,9 @@ def _indexes(item: CatalogItem, state: CatalogState) -> tuple[IndexQuery, ...]:
     cluster, settings = cluster_of(item), settings_of(item)
     below = [each for each in _read(item, state) if is_stored(each)]
     return tuple(
-        IndexQuery(index_query(on, details.keys), (on.schema_name,), len(details.keys))
+        IndexQuery(
+            index_query(on, details.keys), (on.schema_name,), len(details.keys), index.full_name
+        )
         for on in sorted(below, key=lambda each: each.id)
         for index in state.dependents(on.id)
         if isinstance(details := index.details, IndexDetails)

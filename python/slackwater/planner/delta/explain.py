@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from slackwater.planner.delta.join_order import join_of, pipelines
-from slackwater.planner.delta.lowering import is_accumulated
+from slackwater.planner.delta.lowering import is_accumulated, program_of
 from slackwater.planner.delta.program import (
+    Arrangement,
     ArrangementNumber,
     DeltaStep,
     LookupStep,
@@ -23,6 +24,7 @@ from slackwater.planner.plan.algebra import (
     Expand,
     Filter,
     Generate,
+    HandleNumber,
     Join,
     JoinKind,
     NodeNumber,
@@ -106,15 +108,20 @@ def explain_program(
 
     `names` are those of the collections. An operator that several others read appears below each,
     with its inputs below the first one only. `resident`: there is memory for what is looked up.
+    Raises NotMaintained.
     """
     rows: list[ExplainRow] = []
     shown: dict[NodeNumber, int] = {}
+    found = _FoundIndexes(plan, program_of(plan, serves=resident))
 
     def visit(number: NodeNumber, parent: int | None) -> None:
         operator, maintenance, reason = _described(plan, number, names)
         own, advice, inputs = len(rows), None, _inputs(plan, number)
         if number in plan.views:
             reason = SHARED if reason is None else f"{reason} {SHARED}"
+        looked_up = found.by(number)
+        if looked_up:
+            reason = f"{reason} It looks up in the index {' and in '.join(looked_up)}."
         if inputs and number in shown:
             reason, inputs = f"It is computed once: operator {shown[number]}.", ()
         elif maintenance != "linear" and not resident:
@@ -132,7 +139,7 @@ def read_by_steps(
     plan: AnalyzedPlan, program: Program, names: Mapping[str, str]
 ) -> tuple[str | None, ...]:
     """For each step the collection whose changes it reads, or what it looks rows up in, by which
-    keys; None: it reads what other steps give it, and its own state.
+    keys, and the index that has them; None: it reads what other steps give it, and its own state.
 
     `names` are those of the collections. What is computed of several is told by all their names.
     """
@@ -143,7 +150,9 @@ def read_by_steps(
         arrangement = program.arrangements[number]
         of = " and ".join(names.get(each, each) for each in below[arrangement.node])
         keys = ", ".join(plan.handles[each].sql for each in arrangement.keys)
-        return f"{of} by {keys}" if keys else of
+        index = _index_of(plan, arrangement)
+        where = "" if index is None else f" in the index {index}"
+        return f"{of} by {keys}{where}" if keys else of
 
     found: list[str | None] = []
     for step in program.steps:
@@ -157,6 +166,51 @@ def read_by_steps(
             case _:
                 found.append(None)
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundIndexes:
+    """The indexes on collections in which the operators of a plan look up, if `program` runs."""
+
+    plan: AnalyzedPlan
+    program: Program
+
+    def by(self, number: NodeNumber) -> tuple[str, ...]:
+        """The names of those in which the operator looks up."""
+        wanted = [(node, sorted(keys)) for node, keys in self._wanted(number)]
+        found = (
+            _index_of(self.plan, each)
+            for each in self.program.arrangements
+            if each.seen is not None and (each.seen.node, sorted(each.seen.keys)) in wanted
+        )
+        return tuple(dict.fromkeys(name for name in found if name is not None))
+
+    def _wanted(self, number: NodeNumber) -> Iterable[tuple[NodeNumber, tuple[HandleNumber, ...]]]:
+        """The nodes whose rows the operator looks up, and by which keys."""
+        plan = self.plan
+        match plan.nodes[number]:
+            case Join() as join if _is_inner(join):
+                joined = join_of(plan, number)
+                stages = (stage for _, path in pipelines(plan, joined) for stage in path)
+                return [(joined.inputs[stage.input], stage.keys) for stage in stages]
+            case Join() as join:
+                sides = [tuple(k.left for k in join.keys), tuple(k.right for k in join.keys)]
+                return list(zip(join.inputs, sides, strict=True))
+            case Aggregate() as aggregate if not _is_accumulated(plan, aggregate):
+                groups = enumerate(aggregate.groups)
+                keys = tuple(group.handle for n, group in groups if n != aggregate.session)
+                return [(aggregate.inputs[0], keys)]
+            case Window() as window:
+                return [(window.inputs[0], window.partition)]
+        return []
+
+
+def _index_of(plan: AnalyzedPlan, arrangement: Arrangement) -> str | None:
+    """The name of the index on a collection that has the arrangement; None: it is of none."""
+    if arrangement.seen is None:
+        return None
+    own = (arrangement.node, arrangement.keys)
+    return next(each.name for each in plan.indexed if (each.node, each.keys) == own)
 
 
 def _collections_below(plan: AnalyzedPlan) -> Sequence[tuple[str, ...]]:
@@ -234,6 +288,12 @@ def _partitions(plan: AnalyzedPlan, node: Window) -> str:
     return f"The partitions by {keys} that changed are computed again from their rows."
 
 
+def _is_accumulated(plan: AnalyzedPlan, node: Aggregate) -> bool:
+    """Whether its groups have states, and their rows are not looked up."""
+    accumulated = all(is_accumulated(plan, call) for call in node.aggregates)
+    return node.session is None and accumulated
+
+
 def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
     if node.session is not None:
         others = [
@@ -241,7 +301,7 @@ def _aggregate(plan: AnalyzedPlan, node: Aggregate) -> tuple[str, str, str]:
         ]
         whose = f" by {', '.join(others)} that changed" if others else ""
         return "Aggregate", "keyed", f"The sessions{whose} are computed again from their rows."
-    if all(is_accumulated(plan, call) for call in node.aggregates):
+    if _is_accumulated(plan, node):
         operator = "Aggregate" if node.aggregates else "Distinct"
         return operator, "accumulable", "Only the groups that changed are touched."
     again = dict.fromkeys(c.function for c in node.aggregates if not is_accumulated(plan, c))

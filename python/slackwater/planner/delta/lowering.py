@@ -247,14 +247,31 @@ def _index_of_collection(plan: AnalyzedPlan, keys: int) -> Program | None:
     if plan.selects or not isinstance(root, Project):
         return None
     (below,) = root.inputs
+    handles: tuple[HandleNumber | None, ...] = root.exprs[-keys:]
+    read = plan.nodes[below]
+    if isinstance(read, Project):
+        # As CHAR is padded: an index has what is stored, and keys that are read of it.
+        made = dict(zip(read.out, read.exprs, strict=True))
+        columns = (plan.handles[each].column for each in root.exprs[-keys:])
+        handles = tuple(None if column is None else made.get(column) for column in columns)
+        (below,) = read.inputs
     source = plan.nodes[below]
     if not isinstance(source, Source) or source.fields != plan.names[:-keys]:
         return None
+    if isinstance(read, Project) and not _is_read(plan, source, read):
+        return None
     lowering = _begun(plan)
     delta = lowering.step(below)
-    values = tuple(OfHandle(handle) for handle in root.exprs[-keys:])
+    values = tuple(OfHandle(handle) for handle in handles if handle is not None)
+    if len(values) != keys:
+        return None
     index = IndexedRows(below, delta, values, source.out, source.fields)
     return replace(lowering.program, index=index)
+
+
+def _is_read(plan: AnalyzedPlan, source: Source, read: Project) -> bool:
+    """Whether each column is computed of the collection's column at the same place."""
+    return [plan.handles[each].columns for each in read.exprs] == [(each,) for each in source.out]
 
 
 def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:
@@ -567,19 +584,15 @@ class _Lowering:
         null_safe = tuple(key.null_safe for key in join.keys)
         steps = [self.step(each) for each in join.inputs]
         right = 1 - left
-        # Without a residual condition a row asks only how many partners there are.
-        counted = not join.residual
         # Both sides are asked for the keys of the other one: they have them in one order.
-        asked = [left] if counted else [left, right]
-        found = (self._served(join.inputs[side], sides[side]) for side in asked)
+        found = (self._served(join.inputs[side], sides[side]) for side in (left, right))
         order = next((each.order for each in found if each), tuple(range(len(null_safe))))
         null_safe = _in_order(null_safe, order)
         by_left, by_right = (_in_order(sides[side], order) for side in (left, right))
         rows = self._in_this_order(join.inputs[left], by_left, null_safe)
-        partners = (
-            self._arrangement(join.inputs[right], by_right, null_safe, counted=True)
-            if counted
-            else self._in_this_order(join.inputs[right], by_right, null_safe)
+        # Without a residual condition a row asks only how many partners there are.
+        partners = self._in_this_order(
+            join.inputs[right], by_right, null_safe, counted=not join.residual
         )
         return self.add(
             SemiJoinStep(
@@ -604,12 +617,17 @@ class _Lowering:
         return self._added(self._of_index(found, node, keys, null_safe)), found.order
 
     def _in_this_order(
-        self, node: NodeNumber, keys: tuple[HandleNumber, ...], null_safe: tuple[bool, ...]
+        self,
+        node: NodeNumber,
+        keys: tuple[HandleNumber, ...],
+        null_safe: tuple[bool, ...],
+        *,
+        counted: bool = False,
     ) -> ArrangementNumber:
-        """The rows of the node by the keys as they are."""
+        """The rows of the node by the keys as they are, or at least how many each key has."""
         found = self._served(node, keys)
         if found is None or found.order != tuple(range(len(keys))):
-            return self._arrangement(node, keys, null_safe)
+            return self._arrangement(node, keys, null_safe, counted=counted)
         return self._added(self._of_index(found, node, keys, null_safe))
 
     def _served(self, node: NodeNumber, keys: tuple[HandleNumber, ...]) -> Served | None:

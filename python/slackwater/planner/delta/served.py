@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from slackwater.planner.delta.join_order import resolved
 from slackwater.planner.delta.program import SeenFilter, SeenMap
@@ -17,6 +18,11 @@ from slackwater.planner.plan.algebra import (
     Project,
     Source,
 )
+
+_Text: TypeAlias = tuple[str, ...]
+"""An expression over columns of a collection: its shape, and the columns that it reads."""
+_FIELD = "field"
+"""The shape of a column alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,7 @@ def served(
         seen = _seen(plan, node, source)
         if seen is None:
             continue
-        fields = _with_aliases(seen.fields, aliases)
-        order = _order(plan, index, keys, fields)
+        order = _order(plan, index, keys, _with_aliases(seen.texts, aliases))
         if order is not None:
             return Served(index, order, seen.stages, seen.columns)
     return None
@@ -55,18 +60,18 @@ def served(
 
 @dataclass(frozen=True, slots=True)
 class _SeenNode:
-    """`fields`: which columns of the node are columns of the collection."""
+    """`texts`: what columns of the node are over those of the collection, where it is known."""
 
-    fields: Mapping[ColumnNumber, str]
+    texts: Mapping[ColumnNumber, _Text]
     stages: tuple[SeenFilter | SeenMap, ...]
     columns: tuple[ColumnNumber | None, ...]
 
 
 def _with_aliases(
-    fields: Mapping[ColumnNumber, str], aliases: Mapping[ColumnNumber, ColumnNumber]
-) -> Mapping[ColumnNumber, str]:
-    others = {each: fields.get(resolved(each, aliases)) for each in aliases}
-    return {**{each: field for each, field in others.items() if field is not None}, **fields}
+    texts: Mapping[ColumnNumber, _Text], aliases: Mapping[ColumnNumber, ColumnNumber]
+) -> Mapping[ColumnNumber, _Text]:
+    others = {each: texts.get(resolved(each, aliases)) for each in aliases}
+    return {**{each: text for each, text in others.items() if text is not None}, **texts}
 
 
 def _source(plan: AnalyzedPlan, index: IndexedCollection) -> Source:
@@ -83,15 +88,15 @@ def _seen(plan: AnalyzedPlan, number: NodeNumber, whole: Source) -> _SeenNode | 
     node = plan.nodes[number]
     match node:
         case Source() if node.collection == whole.collection:
-            fields = dict(zip(node.out, node.fields, strict=True))
-            numbers = {field: column for column, field in fields.items()}
-            return _SeenNode(fields, (), tuple(numbers.get(field) for field in whole.fields))
+            numbers = dict(zip(node.fields, node.out, strict=True))
+            columns = tuple(numbers.get(field) for field in whole.fields)
+            return _SeenNode(_texts(node), (), columns)
         case Filter() if _is_sure(plan, node.conjuncts):
             below = _seen(plan, node.inputs[0], whole)
             if below is None:
                 return None
             stage = SeenFilter(below.columns, node.conjuncts)
-            return _SeenNode(below.fields, (*below.stages, stage), below.columns)
+            return _SeenNode(below.texts, (*below.stages, stage), below.columns)
         case Project() if _is_sure(plan, node.exprs):
             below = _seen(plan, node.inputs[0], whole)
             return None if below is None else _projected(plan, node, below)
@@ -100,18 +105,17 @@ def _seen(plan: AnalyzedPlan, number: NodeNumber, whole: Source) -> _SeenNode | 
 
 def _projected(plan: AnalyzedPlan, node: Project, below: _SeenNode) -> _SeenNode:
     passed = [plan.handles[each].column for each in node.exprs]
-    fields = {
-        out: below.fields[column]
-        for out, column in zip(node.out, passed, strict=True)
-        if column is not None and column in below.fields
+    found = {
+        out: _text(plan, each, below.texts) for out, each in zip(node.out, node.exprs, strict=True)
     }
+    texts = {out: text for out, text in found.items() if text is not None}
     if None not in passed and len(set(passed)) == len(passed):
         # Only the numbers of the columns are others.
         numbers = dict(zip(passed, node.out, strict=True))
         columns = tuple(None if c is None else numbers.get(c) for c in below.columns)
-        return _SeenNode(fields, below.stages, columns)
+        return _SeenNode(texts, below.stages, columns)
     stage = SeenMap(below.columns, node.exprs)
-    return _SeenNode(fields, (*below.stages, stage), node.out)
+    return _SeenNode(texts, (*below.stages, stage), node.out)
 
 
 def _is_sure(plan: AnalyzedPlan, handles: Sequence[HandleNumber]) -> bool:
@@ -122,14 +126,13 @@ def _order(
     plan: AnalyzedPlan,
     index: IndexedCollection,
     keys: Sequence[HandleNumber],
-    fields: Mapping[ColumnNumber, str],
+    texts: Mapping[ColumnNumber, _Text],
 ) -> tuple[int, ...] | None:
     """For each key of the index its place among `keys`; None: these are not the same keys."""
     if len(keys) != len(index.keys) or not _is_sure(plan, index.keys):
         return None
-    whole = _source(plan, index)
-    own = dict(zip(whole.out, whole.fields, strict=True))
-    waiting = dict(enumerate(_text(plan, each, fields) for each in keys))
+    own = _texts(_source(plan, index))
+    waiting = dict(enumerate(_text(plan, each, texts) for each in keys))
     order: list[int] = []
     for key, form in zip(index.keys, index.forms, strict=True):
         if key != form and "floating" in plan.handles[key].type.key_issues:
@@ -143,11 +146,17 @@ def _order(
     return tuple(order)
 
 
+def _texts(source: Source) -> Mapping[ColumnNumber, _Text]:
+    return {column: (_FIELD, each) for column, each in zip(source.out, source.fields, strict=True)}
+
+
 def _text(
-    plan: AnalyzedPlan, number: HandleNumber, fields: Mapping[ColumnNumber, str]
-) -> tuple[str, ...] | None:
+    plan: AnalyzedPlan, number: HandleNumber, texts: Mapping[ColumnNumber, _Text]
+) -> _Text | None:
     """The expression over the columns of a collection; None: it reads something else."""
     handle = plan.handles[number]
-    read = [fields.get(column) for column in handle.reads]
-    known = [each for each in read if each is not None]
-    return (handle.shape, *known) if known and len(known) == len(read) else None
+    if handle.column is not None:
+        return texts.get(handle.column)
+    read = [texts.get(column) for column in handle.reads]
+    fields = [each[1] for each in read if each is not None and each[0] == _FIELD]
+    return (handle.shape, *fields) if fields and len(fields) == len(read) else None

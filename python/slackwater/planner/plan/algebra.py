@@ -312,12 +312,14 @@ Operator: TypeAlias = (
 class IndexedCollection:
     """An index on a collection, all of whose columns the source `node` has.
 
-    `keys` are over these columns. `forms` are the same as operators compare keys.
+    `keys` are over these columns. `forms` are the same as operators compare keys. `name` is for
+    people.
     """
 
     node: NodeNumber
     keys: tuple[HandleNumber, ...]
     forms: tuple[HandleNumber, ...]
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,11 @@ trait Sink {
   def take(row: UnsafeRow, time: Long, diff: Long): Unit
 }
 
+/** Receives how many rows a key has: at which `time` (ms) how many came, or went. */
+trait CountSink {
+  def take(time: Long, diff: Long): Unit
+}
+
 /** Receives what a scan finds. `key` and `row` are only valid during the call. `time` in ms. */
 trait KeyedSink {
   def take(key: UnsafeRow, row: UnsafeRow, time: Long, diff: Long): Unit
@@ -153,6 +158,27 @@ final class Arrangement private[arrangements] (
     val hash = layout.hash(key)
     reading(below) { since =>
       readers.get.idle.read(
+        segments.of(hash),
+        hash,
+        key.getBaseObject,
+        key.getBaseOffset,
+        key.getSizeInBytes,
+        since,
+        below,
+        sink
+      )
+    }
+  }
+
+  /** Gives the multiplicities of the updates of `key` before `below` (ms) to `sink`, in no order: one
+    * sum for all times up to since, if it is not 0, and each later update by itself.
+    *
+    * Rows that exist once cost nothing each. Throws as [[lookup]] does.
+    */
+  def count(key: UnsafeRow, below: Long, sink: CountSink): Unit = {
+    val hash = layout.hash(key)
+    reading(below) { since =>
+      readers.get.idle.count(
         segments.of(hash),
         hash,
         key.getBaseObject,

@@ -41,6 +41,65 @@ private[arrangements] final class Reader(layout: Layout) {
     read(segment, packed, newest, since, below, sink)
   }
 
+  /** Gives the multiplicities of the key's updates before `below` to `sink`, the sum of those up to
+    * since at since.
+    */
+  def count(
+      segment: Segment,
+      hash: Int,
+      base: Object,
+      key: Long,
+      length: Int,
+      since: Long,
+      below: Long,
+      sink: CountSink
+  ): Unit = {
+    val newest = segment.overlay.find(hash, base, key, length)
+    busy = true
+    try {
+      var sum = countOverlay(segment.overlay, newest, since, below, sink)
+      if (segment.base.find(hash, base, key, length, group))
+        sum += countVersioned(segment.base, since, below, sink) + group.plain
+      if (sum != 0) sink.take(since, sum)
+    } finally busy = false
+  }
+
+  /** The sum of what is given at no time after since. */
+  private def countOverlay(
+      overlay: Overlay,
+      newest: Long,
+      since: Long,
+      below: Long,
+      sink: CountSink
+  ): Long = {
+    var sum = 0L
+    var update = newest
+    while (update != 0) {
+      val time = Update.time(null, update)
+      if (time <= since) sum += Update.diff(null, update)
+      else if (time < below) sink.take(time, Update.diff(null, update))
+      update = overlay.older(update)
+    }
+    sum
+  }
+
+  private def countVersioned(base: Base, since: Long, below: Long, sink: CountSink): Long = {
+    val rows = base.contents.rows
+    val versions = base.contents.versions
+    var sum = 0L
+    var at = group.updates
+    var i = group.versioned
+    while (i > 0) {
+      val version = at + rows.packedLength(rows.unpackedLength(at))
+      val time = versions.word(version, Base.Time)
+      if (time <= since) sum += versions.word(version, Base.Diff)
+      else if (time < below) sink.take(time, versions.word(version, Base.Diff))
+      at = version + versions.width
+      i -= 1
+    }
+    sum
+  }
+
   /** Each update before `below` of a segment. */
   def readAll(
       segment: Segment,

@@ -324,7 +324,7 @@ final class Bridge private[bridge] (opened: Opened) {
       }
     } catch { case NonFatal(error) => Json.mapper.writeValueAsString(Analysis.failure(error)) }
 
-  /** What an index of `{"query", "namespace", "keys"}` has; None: it is not what it was. */
+  /** What an index of `{"query", "namespace", "keys", "name"}` has; None: it is not what it was. */
   private def keyedBy(
       catalog: String,
       relations: String,
@@ -333,7 +333,8 @@ final class Bridge private[bridge] (opened: Opened) {
     try {
       val namespace = index.get("namespace").asScala.map(_.asText).toArray
       val (rows, _) = analyzedQuery(index.get("query").asText, catalog, namespace, "[]", relations)
-      own.withActive(KeyedCollection.of(own, rows, index.get("keys").asInt))
+      val name = index.get("name").asText
+      own.withActive(KeyedCollection.of(own, name, rows, index.get("keys").asInt))
     } catch { case NonFatal(_) => None }
 
   /** A plan that `plan` has kept. Raises NoSuchElementException for one that is forgotten. */

@@ -61,7 +61,7 @@ private[plans] final class Exporter {
     val slot = index.rows
     val known = shared.getOrElseUpdate(slot.canonicalized, exported(slot))
     val scope = Scope.of(slot.output, known.out)
-    val node = Json.obj().put("node", known.node)
+    val node = Json.obj().put("node", known.node).put("name", index.name)
     def handles(keys: Seq[Expression]) = HandleRegistry.array(keys.map(registry.handle(_, scope)))
     node.set[ObjectNode]("keys", handles(index.keys))
     node.set[ObjectNode]("forms", handles(index.keys.map(Keys.of)))

@@ -84,4 +84,21 @@ private[slackwater] final class Arranged(
         if (shown != null) visit(shown, time, diff)
       }
     )
+
+  /** How often what is seen of the key is there: at which times before `below` how many rows came, or
+    * went. Rows are looked at only where some are not seen.
+    */
+  def count(key: UnsafeRow, below: Long, metrics: OperatorMetrics)(
+      visit: (Long, Long) => Unit
+  ): Unit =
+    if (seen.areAll)
+      index.count(
+        key,
+        below,
+        (time, diff) => {
+          metrics.found()
+          visit(time, diff)
+        }
+      )
+    else lookup(key, below, metrics)((_, time, diff) => visit(time, diff))
 }

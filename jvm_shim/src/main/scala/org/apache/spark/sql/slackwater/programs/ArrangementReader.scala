@@ -2,7 +2,7 @@ package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Batch, Sink}
+import org.apache.spark.sql.slackwater.arrangements.{Arrangement, Batch, CountSink, Sink}
 
 /** A program's part in an arrangement that others may share. Calls come one after the other, but for
   * `cancel`.
@@ -40,6 +40,9 @@ private[slackwater] final class ArrangementReader(
 
   override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
     arrangement.lookup(key, below, sink)
+
+  override def count(key: UnsafeRow, below: Long, sink: CountSink): Unit =
+    arrangement.count(key, below, sink)
 
   override def advance(tick: TickContext)(updates: Long => Batch): Unit =
     advanceTo(tick.upper)(updates)

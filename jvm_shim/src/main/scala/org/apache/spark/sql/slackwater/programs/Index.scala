@@ -1,7 +1,7 @@
 package org.apache.spark.sql.slackwater.programs
 
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
-import org.apache.spark.sql.slackwater.arrangements.{Batch, Sink}
+import org.apache.spark.sql.slackwater.arrangements.{Batch, CountSink, Sink}
 
 /** The updates of a collection by key, in which the operators of a program look theirs up. */
 private[slackwater] trait Index {
@@ -25,6 +25,11 @@ private[slackwater] trait Index {
 
   /** Gives each update of `key` before `below` (ms) to `sink`; see `Arrangement.lookup`. */
   def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit
+
+  /** Gives how often the rows of `key` are there before `below` (ms) to `sink`; see
+    * `Arrangement.count`.
+    */
+  def count(key: UnsafeRow, below: Long, sink: CountSink): Unit
 
   /** Moves on to the tick's upper with the updates from its own on, which `updates` makes. */
   def advance(tick: TickContext)(updates: Long => Batch): Unit

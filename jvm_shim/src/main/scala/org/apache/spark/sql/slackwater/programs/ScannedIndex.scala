@@ -17,6 +17,7 @@ import org.apache.spark.sql.slackwater.arrangements.{
   Arrangement,
   ArrangementTooLarge,
   Batch,
+  CountSink,
   MemoryBudget,
   Sink
 }
@@ -102,6 +103,9 @@ private[slackwater] final class ScannedIndex(
 
   override def lookup(key: UnsafeRow, below: Long, sink: Sink): Unit =
     held.foreach(_.lookup(key, below, sink))
+
+  override def count(key: UnsafeRow, below: Long, sink: CountSink): Unit =
+    held.foreach(_.count(key, below, sink))
 
   override def advance(tick: TickContext)(updates: Long => Batch): Unit = {
     begin(tick)

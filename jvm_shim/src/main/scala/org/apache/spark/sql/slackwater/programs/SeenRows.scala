@@ -7,12 +7,15 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
   */
 private[slackwater] final class SeenRows(stages: IndexedSeq[SeenRows.Stage]) {
 
+  /** Whether it sees all rows. */
+  val areAll: Boolean = stages.forall(_.isOfEach)
+
   /** Valid until the next call; null: it does not see the row. */
   def apply(row: UnsafeRow): UnsafeRow = {
     var seen = row
     var i = 0
     while (i < stages.length && seen != null) {
-      seen = stages(i)(seen)
+      seen = stages(i).apply(seen)
       i += 1
     }
     seen
@@ -22,10 +25,15 @@ private[slackwater] final class SeenRows(stages: IndexedSeq[SeenRows.Stage]) {
 private[slackwater] object SeenRows {
   val all = new SeenRows(IndexedSeq.empty)
 
-  /** One row for a row; null: none. */
-  type Stage = UnsafeRow => UnsafeRow
+  /** @param isOfEach
+    *   whether each row has one
+    * @param apply
+    *   one row for a row; null: none
+    */
+  final class Stage(val isOfEach: Boolean, val apply: UnsafeRow => UnsafeRow)
 
-  def filtered(condition: Condition): Stage = row => if (condition(row)) row else null
+  def filtered(condition: Condition): Stage =
+    new Stage(false, row => if (condition(row)) row else null)
 
-  def projected(values: Evaluation): Stage = row => values(row)
+  def projected(values: Evaluation): Stage = new Stage(true, row => values(row))
 }

@@ -47,14 +47,24 @@ private[slackwater] final class SemiJoinDelta(
     rightSide.want(tick)(Matching.keysOf(tick(left), leftKeys, nullSafe))
     tick(left).foreach { (row, time, diff) =>
       val key = leftKeys(row)
-      var partners = 0L
-      if (Keyed.matches(key, nullSafe))
-        rightSide.lookup(key, math.min(time + 1, tick.upper), metrics) { (found, _, foundDiff) =>
-          if (condition.forall(_(joined(row, entry(key, found)))))
-            partners = Math.addExact(partners, foundDiff)
-        }
+      val below = math.min(time + 1, tick.upper)
+      val partners = if (Keyed.matches(key, nullSafe)) count(row, key, below, metrics) else 0L
       if ((partners > 0) == present) out.add(row, time, diff)
     }
+  }
+
+  /** How many partners the row has before `below`. */
+  private def count(row: UnsafeRow, key: UnsafeRow, below: Long, metrics: OperatorMetrics): Long = {
+    var partners = 0L
+    condition match {
+      case None =>
+        rightSide.count(key, below, metrics)((_, diff) => partners = Math.addExact(partners, diff))
+      case Some(fits) =>
+        rightSide.lookup(key, below, metrics) { (found, _, diff) =>
+          if (fits(joined(row, entry(key, found)))) partners = Math.addExact(partners, diff)
+        }
+    }
+    partners
   }
 
   private def changesOfRight(tick: TickContext, metrics: OperatorMetrics, out: Updates): Unit = {
@@ -65,10 +75,42 @@ private[slackwater] final class SemiJoinDelta(
     }
     rightSide.want(tick)(keys.foreach)
     leftSide.want(tick)(keys.foreach)
-    keys.foreach(key => turned(key, tick, metrics, out))
+    keys.foreach { key =>
+      if (condition.isEmpty) turnedTogether(key, tick, metrics, out)
+      else turned(key, tick, metrics, out)
+    }
   }
 
-  /** What comes and goes on the left side because of the partners with this key. */
+  /** What comes and goes on the left side because of how many partners there are with this key. */
+  private def turnedTogether(
+      key: UnsafeRow,
+      tick: TickContext,
+      metrics: OperatorMetrics,
+      out: Updates
+  ): Unit = {
+    val partners = mutable.ArrayBuffer.empty[(Long, Long)]
+    rightSide.count(key, tick.upper, metrics)((time, diff) => partners += ((time, diff)))
+    val always = turns(partners.iterator, tick)
+    if (always.nonEmpty)
+      leftSide.lookup(key, tick.upper, metrics) { (found, time, diff) =>
+        val row = restore(entry(key, found))
+        emit(row, time, diff, always, out)
+      }
+  }
+
+  private def emit(
+      row: UnsafeRow,
+      time: Long,
+      diff: Long,
+      turns: Seq[(Long, Long)],
+      out: Updates
+  ): Unit = turns.foreach { case (at, change) =>
+    if (time < at) out.add(row.copy(), at, Math.multiplyExact(diff, change))
+  }
+
+  /** What comes and goes on the left side because of the partners with this key, each of which may be
+    * one of some rows.
+    */
   private def turned(
       key: UnsafeRow,
       tick: TickContext,
@@ -80,28 +122,19 @@ private[slackwater] final class SemiJoinDelta(
       partners += ((found.copy(), time, diff))
     }
     val changed = partners.filter(_._2 >= tick.lower)
-    val common = condition.isEmpty
-    lazy val always = turns(partners.iterator.map { case (_, time, diff) => (time, diff) }, tick)
-    if (!common || always.nonEmpty) {
-      // A row's partners are counted once, however many updates it has.
-      val known = mutable.HashMap.empty[UnsafeRow, Seq[(Long, Long)]]
-      leftSide.lookup(key, tick.upper, metrics) { (found, time, diff) =>
-        val row = restore(entry(key, found))
-        val turns =
-          if (common) always
-          else
-            known.getOrElse(
-              row, {
-                val own = row.copy()
-                val made = turnsOf(own, partners, changed, key, tick)
-                known.put(own, made)
-                made
-              }
-            )
-        turns.foreach { case (at, change) =>
-          if (time < at) out.add(row.copy(), at, Math.multiplyExact(diff, change))
+    // A row's partners are counted once, however many updates it has.
+    val known = mutable.HashMap.empty[UnsafeRow, Seq[(Long, Long)]]
+    leftSide.lookup(key, tick.upper, metrics) { (found, time, diff) =>
+      val row = restore(entry(key, found))
+      val turns = known.getOrElse(
+        row, {
+          val own = row.copy()
+          val made = turnsOf(own, partners, changed, key, tick)
+          known.put(own, made)
+          made
         }
-      }
+      )
+      emit(row, time, diff, turns, out)
     }
   }
 

@@ -2,6 +2,8 @@ package org.apache.spark.sql.slackwater.values
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate._
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
+import org.apache.spark.sql.catalyst.util.CharVarcharCodegenUtils
 import org.apache.spark.sql.types._
 
 /** Which expressions have a value for every row.
@@ -21,8 +23,14 @@ private[slackwater] object Totality {
     case cast: Cast                     => isTotal(cast)
     case pattern: StringRegexExpression => pattern.right.foldable
     case _: Sum | _: Average            => isFloating(expression.dataType)
+    case call: StaticInvoke             => isPadding(call)
     case other                          => isLogic(other) || isFunction(other) || isWindow(other)
   }
+
+  /** What makes a CHAR of a text that is read: it has an error for none. */
+  private def isPadding(call: StaticInvoke): Boolean =
+    call.staticObject == classOf[CharVarcharCodegenUtils] &&
+      call.functionName == "readSidePadding"
 
   private def isBitwise(arithmetic: BinaryArithmetic): Boolean = arithmetic match {
     case _: BitwiseAnd | _: BitwiseOr | _: BitwiseXor => true

@@ -254,8 +254,16 @@ object ArrangementHistories {
         below,
         (row, time, diff) => found += Model.Entry(key, Rows.bytes(row), time, diff)
       )
-      check(found, model.before(below, key))
+      val expected = model.before(below, key)
+      check(found, expected)
+      val counts = ArrayBuffer.empty[(Long, Long)]
+      arrangement.count(kind.key(number), below, (time, diff) => counts += ((time, diff)))
+      assert(sumOf(counts) == sumOf(expected.toSeq.map { case ((_, _, time), n) => (time, n) }))
+      assert(counts.count(_._1 == model.since) <= 1)
     }
+
+    private def sumOf(counts: Iterable[(Long, Long)]): Map[Long, Long] =
+      counts.groupMapReduce(_._1)(_._2)(_ + _).filter(_._2 != 0)
 
     private def check(
         found: ArrayBuffer[Model.Entry],
