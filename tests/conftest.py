@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.support.applications.application import Application
 from tests.support.applications.class_archive import options
 from tests.support.applications.fixtures import (
     shared_application,
@@ -45,6 +46,9 @@ __all__ = [
 ]
 
 
+# Until all is collected, which a fifth of the time would go into else.
+gc.disable()
+
 # A run of all tests says the same each time; EXAMPLES asks for a search for something new.
 # What an example takes on a busy machine says nothing.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -66,9 +70,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_sessionstart() -> None:
+    """Tests with two applications find two processes, of half a gigabyte each."""
+    Application.idle.limit = 2
+
+
+def pytest_sessionfinish() -> None:
+    Application.idle.close()
+
+
 def pytest_collection_finish() -> None:
     """Thousands of tests, and what they import, stay: no garbage is looked for among them."""
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
     corpus = json.loads(CORPUS.read_text())
     assert len(corpus) >= 100
     with (
-        Application(tmp_path / "with" / "environment") as ours,
+        Application(tmp_path / "with" / "environment", alone=True) as ours,
         Application(tmp_path / "without" / "environment", jar=False) as plain,
     ):
         wanted = run(plain)
@@ -44,7 +44,7 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
 
 def test_switched_off_it_is_not_there(tmp_path):
     location = tmp_path / "off" / "environment"
-    with Application(location, conf={"spark.slackwater.enabled": "false"}) as off:
+    with Application(location, conf={"spark.slackwater.enabled": "false"}, alone=True) as off:
         for text, condition in (
             ("SELECT mz_now()", "UNRESOLVED_ROUTINE"),
             ("USE slackwater", "SCHEMA_NOT_FOUND"),

@@ -110,7 +110,9 @@ def application(master, tmp_path_factory):
 def test_a_folder_that_executors_do_not_see_is_refused(master, tmp_path):
     # For each process it is another folder: the one that it runs in.
     location = "/proc/self/cwd/environment"
-    with Application(location, master=master, conf=CONF, folder=tmp_path / "driver") as elsewhere:
+    with Application(
+        location, master=master, conf=CONF, folder=tmp_path / "driver", alone=True
+    ) as elsewhere:
         with pytest.raises(SqlError) as refused:
             elsewhere.sql("CREATE TABLE slackwater.default.t (k INT)")
         assert refused.value.condition == "SLACKWATER_LOCATION_NOT_SHARED"

@@ -55,7 +55,9 @@ class Sample:
 
 def soak(folder: Path, ticks: int, samples: int) -> Iterator[Sample]:
     """Commits until the views have made so many ticks, and tells of memory now and then."""
-    with Application(folder / "environment", master="local[2]", conf=CONF) as application:
+    with Application(
+        folder / "environment", master="local[2]", conf=CONF, alone=True
+    ) as application:
         _declare(application)
         began = time.monotonic()
         counted = Ticks(application)

@@ -1,23 +1,35 @@
-"""Starts, asks and kills Spark applications with Slackwater, each in a process of its own."""
+"""Starts, asks and kills Spark applications with Slackwater, beside the process of a test."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import queue
 import signal
 import subprocess
 import sys
-import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.applications.answers import Gone, Pending, Result, SqlError
 from tests.support.applications.class_archive import options
+from tests.support.applications.drivers import ROOT, Driver, Drivers, Start
 from tests.support.waiting import PATIENCE, wait_until
 
-ROOT = Path(__file__).resolve().parents[3]
+from slackwater.persist.locations import without_password
+
+__all__ = [
+    "ROOT",
+    "Application",
+    "Gone",
+    "Pending",
+    "Result",
+    "SqlError",
+    "command_line",
+    "coordinators",
+    "descendants",
+    "kill",
+    "only_coordinator",
+    "stat",
+]
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -31,62 +43,15 @@ CONF = {
     "spark.executor.extraJavaOptions": options(),
 }
 
-
-class SqlError(Exception):
-    """A statement failed. `condition` and `sqlstate` are what the front end reported."""
-
-    def __init__(self, error):
-        super().__init__(error["message"])
-        self.kind = error["type"]
-        self.condition = error["condition"]
-        self.sqlstate = error["sqlstate"]
-        self.message = error["message"]
-
-
-class Gone(Exception):
-    """The application's process ended before it answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Rows as lists of JSON values; `ms` is how long the driver took."""
-
-    columns: tuple[str, ...]
-    rows: list
-    ms: float
-
-
-class Pending:
-    """An answer that is under way."""
-
-    def __init__(self):
-        self._answers = queue.Queue()
-        self._come = threading.Event()
-
-    def put(self, answer):
-        self._answers.put(answer)
-        self._come.set()
-
-    @property
-    def is_done(self):
-        """Whether there is an answer, also after it was taken."""
-        return self._come.is_set()
-
-    def result(self, timeout_s=PATIENCE):
-        """The result. Raises SqlError, Gone, or TimeoutError."""
-        try:
-            answer = self._answers.get(timeout=timeout_s)
-        except queue.Empty:
-            raise TimeoutError(f"no answer within {timeout_s} s") from None
-        if answer is None:
-            raise Gone("the application ended")
-        if "error" in answer:
-            raise SqlError(answer["error"])
-        return Result(tuple(answer.get("columns", ())), answer.get("rows", []), answer.get("ms", 0))
+OF_PROCESSES = ("spark.driver.extra", "spark.driver.memory", "spark.jars")
+"""Settings below these names may count where a JVM starts, and only there."""
 
 
 class Application:
     """A driver. Sessions are named; all but `main` begin with their first use."""
+
+    idle = Drivers(0)
+    """Where processes wait for their next application; what runs tests makes room for some."""
 
     def __init__(
         self,
@@ -100,46 +65,40 @@ class Application:
         folder=None,
         variables=None,
         python=(sys.executable,),
+        alone=False,
     ):
-        """`folder`: where it runs and logs, if not beside the location; `python`: what runs it."""
+        """`folder`: where it runs and logs, if not beside the location; `python`: what runs it;
+        `alone`: no other application has run in its process, nor will."""
         self.location = str(location)
-        environment = {
-            **os.environ,
-            "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}",
-            **(variables or {}),
-        }
         folder = folder or Path(self.location).parent
-        folder.mkdir(parents=True, exist_ok=True)
-        self.log = folder / f"driver-{time.monotonic_ns()}.log"
-        with open(self.log, "w") as log:
-            self._process = subprocess.Popen(
-                [*python, "-m", "tests.support.applications.driver"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                cwd=folder,
-                env=environment,
-                start_new_session=True,
-            )
-        self._lock = threading.Lock()
-        self._number = 0
-        self._pending = {0: Pending()}
-        threading.Thread(target=self._listen, daemon=True).start()
+        own = {"spark.sql.warehouse.dir": str(folder / "spark-warehouse"), **(conf or {})}
         settings = {
             "location": self.location,
             "metastore": metastore,
-            "conf": {**CONF, **(conf or {})},
+            "conf": {**CONF, **own},
             "jar": jar,
             "master": master,
             "remote": remote,
         }
-        self._send(settings)
+        # A password is given to processes in a variable.
+        password = metastore and without_password(metastore)[1]
+        special = [password, remote, variables, alone, not jar]
+        special += [key for key in own if key.startswith(OF_PROCESSES)]
+        self._is_special = any(special) or python != (sys.executable,)
+        found = None if self._is_special else Application.idle.take(self.location)
+        start = Start(folder, python, variables or {})
+        self._driver = Driver(start) if found is None else found
+        self._is_over = False
         try:
-            self._pending[0].result(PATIENCE)
+            self._driver.request({"start": settings}).result()
         except (Gone, TimeoutError) as error:
             self.kill()
             raise AssertionError(f"{error}\n{self.log.read_text()[-4000:]}") from None
+
+    @property
+    def log(self):
+        """The file with all that its process has written."""
+        return self._driver.log
 
     def sql(self, text, *, session="main", args=None, timeout_s=PATIENCE):
         """Runs a statement and waits for it. Raises SqlError, Gone, TimeoutError."""
@@ -167,7 +126,7 @@ class Application:
 
     @property
     def pid(self):
-        return self._process.pid
+        return self._driver.pid
 
     def jvm(self):
         """The process id of the driver's JVM."""
@@ -183,16 +142,20 @@ class Application:
         victims = [pid for pid in known if "slackwater.server" not in command_line(pid)]
         for pid in (self.pid, *victims):
             kill(pid)
-        self._process.wait()
+        self._driver.wait()
 
     def close(self):
         """Ends the application in good order."""
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        try:
-            self._process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.kill()
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._is_special or not Application.idle.limit or not self._driver.stop():
+            try:
+                self._driver.end()
+            except subprocess.TimeoutExpired:
+                self.kill()
+        else:
+            Application.idle.give(self._driver, self.location)
 
     def __enter__(self):
         return self
@@ -201,28 +164,9 @@ class Application:
         self.close()
 
     def _request(self, request):
-        pending = Pending()
-        with self._lock:
-            self._number += 1
-            self._pending[self._number] = pending
-            number = self._number
-        try:
-            self._send({"id": number, **request})
-        except OSError:
-            pending.put(None)
-        return pending
-
-    def _send(self, message):
-        with self._lock:
-            self._process.stdin.write(json.dumps(message) + "\n")
-            self._process.stdin.flush()
-
-    def _listen(self):
-        for line in self._process.stdout:
-            answer = json.loads(line)
-            self._pending.pop(answer["id"]).put(answer)
-        for pending in list(self._pending.values()):
-            pending.put(None)
+        if self._is_over:
+            raise Gone("the application ended")
+        return self._driver.request(request)
 
 
 def only_coordinator(location):

@@ -1,8 +1,8 @@
-"""A Spark application that runs SQL for a test: requests and answers are lines of JSON.
+"""Runs SQL for tests in Spark applications, one after the other: lines of JSON come and go.
 
-Run as ``python -m tests.support.applications.driver`` with the settings as JSON in the first line.
-Each request
-``{"id", "session", "sql", "args"}`` is answered with ``{"id", "columns", "rows", "ms"}`` or
+Run as ``python -m tests.support.applications.driver``. ``{"id", "start": settings}`` starts an
+application, ``{"id", "stop": true}`` ends it; each is answered with ``{"id"}``. In between each
+request ``{"id", "session", "sql", "args"}`` is answered with ``{"id", "columns", "rows", "ms"}`` or
 ``{"id", "error", "ms"}``. Requests of one session run in order, those of several at once.
 """
 
@@ -15,30 +15,69 @@ import queue
 import sys
 import threading
 import time
+import traceback
 from decimal import Decimal
+
+STOP_AFTER_S = 20
+
+
+class Running:
+    """An application, and a thread for each of its sessions."""
+
+    def __init__(self, settings, say):
+        self._settings = settings
+        self._say = say
+        self._root = _root_session(settings)
+        self._queues = {}
+        self._threads = []
+
+    def ask(self, request):
+        name = request["session"]
+        if name not in self._queues:
+            self._queues[name] = queue.Queue()
+            session = self._root if name == "main" else _new_session(self._root, self._settings)
+            arguments = (session, self._queues[name], self._say)
+            self._threads.append(threading.Thread(target=_serve, args=arguments, daemon=True))
+            self._threads[-1].start()
+        self._queues[name].put(request)
+
+    def stop(self):
+        """Ends it and leaves nothing behind. Raises TimeoutError when a statement goes on."""
+        jvm = self._root._jvm
+        for requests in self._queues.values():
+            requests.put(None)
+        self._root.stop()
+        deadline = time.monotonic() + STOP_AFTER_S
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                raise TimeoutError("a statement goes on")
+        # Each new configuration begins with them: what the JVM was started with is no default.
+        for name in list(jvm.System.getProperties().stringPropertyNames()):
+            if name.startswith("spark."):
+                jvm.System.clearProperty(name)
 
 
 def main():
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
-    settings = json.loads(sys.stdin.readline())
-    root = _root_session(settings)
     lock = threading.Lock()
 
     def say(message):
         with lock:
             answers.write(json.dumps(message) + "\n")
 
-    say({"id": 0, "ready": True})
-    queues = {}
+    running = None
     for line in sys.stdin:
         request = json.loads(line)
-        name = request["session"]
-        if name not in queues:
-            queues[name] = queue.Queue()
-            session = root if name == "main" else _new_session(root, settings)
-            threading.Thread(target=_serve, args=(session, queues[name], say), daemon=True).start()
-        queues[name].put(request)
+        if "start" in request:
+            running = Running(request["start"], say)
+            say({"id": request["id"]})
+        elif "stop" in request:
+            running.stop()
+            say({"id": request["id"]})
+        else:
+            running.ask(request)
     os._exit(0)
 
 
@@ -72,8 +111,7 @@ def _new_session(root, settings):
 
 
 def _serve(session, requests, say):
-    while True:
-        request = requests.get()
+    while (request := requests.get()) is not None:
         began = time.perf_counter()
         try:
             answer = _run(session, request)
@@ -132,4 +170,9 @@ def describe(error):
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+        # Whoever asked is told so by the end of this process, whatever else still runs in it.
+        os._exit(1)
