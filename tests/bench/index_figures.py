@@ -13,6 +13,8 @@ from tests.support.waiting import wait_until
 ROWS = 6_000_000
 WARM_UP = 1500
 """So many reads before those that are measured: a JVM compiles what it runs often."""
+JOINS = 400
+"""So many joins before those that are measured, for the same reason."""
 ROUNDS = 200
 SCANS = 7
 VALUES = "SELECT * FROM VALUES (1, 'a') AS t(k, v) WHERE k = 1"
@@ -59,6 +61,7 @@ def index_reads(folder):
         join = f"SELECT {{}} sum(big.v) FROM {probes} p JOIN big ON p.k = big.k"
         texts = [join.format(hint) for hint in ("", "/*+ BROADCAST(p) */")]
         assert application.rows(texts[0]) == application.rows(texts[1])
+        by_turns(application, texts[:1], JOINS, 1)
         looked_up, joined = by_turns(application, texts, 2, SCANS)
         yield Figure(
             "join_of_scan",

@@ -8,7 +8,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.functions import udf
 from tests.support.applications.parts_coordinator import PartsCoordinator
-from tests.support.applications.parts_values import KV, bag, jobs, kv
+from tests.support.applications.parts_values import KV, bag, jobs, kv, of
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +43,20 @@ def test_few_rows_are_computed_without_a_job(
     assert frame.count() == len(expected)
     assert frame.take(2) == found[:2]
     assert frame.tail(1) == found[-1:]
+
+
+def test_adaptive_execution_does_not_run_few_rows(
+    spark: SparkSession, env: PartsCoordinator
+) -> None:
+    """It would compile their plan, and wait for a thread that runs it."""
+    env.create("i", KV).put_inline(kv((1, "x"), (2, "y"), (3, "x")), 20)
+    frame = spark.sql("SELECT v, count(*), sum(k) FROM i GROUP BY v")
+    assert bag(frame.collect()) == of(("x", 2, 4), ("y", 1, 2))
+    assert "isFinalPlan=false" in frame._jdf.queryExecution().executedPlan().toString()
+    inner = "(SELECT min(k) FROM i WHERE v <> (SELECT min(v) FROM i))"
+    assert spark.sql(f"SELECT v, sum(k) FROM i WHERE k > {inner} GROUP BY v").collect() == [
+        Row("x", 3)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,49 @@ def test_more_rows_than_were_expected_are_joined_as_ever(workplace):
         same(workplace, total)
 
 
+def test_ranges_of_numbers_are_looked_up(workplace):
+    pair(workplace, "k BIGINT, v INT")
+    rows = "(-4, 1), (0, 2), (2, 3), (2, 3), (999, 4), (1000, 5), (NULL, 6)"
+    both(workplace, f"INSERT INTO {{}} VALUES {rows}, (9223372036854775806, 7)")
+    hydrated(workplace, "by_k")
+    last = "9223372036854775807"
+    ranges = (
+        "range(1000)",
+        "range(1001)",
+        "range(0, 1000, 3, 4)",
+        "range(6, -6, -2)",
+        f"range({last} - 7, {last})",
+        f"range({last}, -{last}, -{last})",
+        "range(0)",
+    )
+    counted = (
+        "SELECT {n} AS n, count(*), sum(p.id % 100), max(p.id), sum(t.v)"
+        " FROM {numbers} p {how} JOIN {{t}} t ON p.id = t.k"
+    )
+    texts = [
+        counted.format(n=n, numbers=numbers, how=how)
+        for n, numbers in enumerate(ranges)
+        for how in ("", "LEFT")
+    ]
+    assert joined(workplace, texts[0].format(t="a"))
+    same(workplace, " UNION ALL ".join(texts))
+    for text in texts[:4]:
+        same(workplace, text)
+    same(workplace, "SELECT p.n, t.v FROM (SELECT id % 3 AS n FROM range(5)) p JOIN {t} t ON n = k")
+
+
+def test_few_numbers_that_find_many_rows_are_joined_as_ever(workplace):
+    pair(workplace, "k BIGINT, v INT")
+    both(workplace, "INSERT INTO {} SELECT id % 8, id % 9 FROM range(101000)")
+    hydrated(workplace, "by_k")
+    text = "SELECT count(*), sum(t.v), max(p.id) FROM range(1, 12) p JOIN {t} t ON p.id = t.k"
+    assert joined(workplace, text.format(t="a"))
+    same(workplace, text)
+    text = text.replace("(1, 12)", "(0, 12)").replace("sum(t.v)", "sum(id), sum(t.v)")
+    assert same(workplace, text)[0][0] == 101000
+    same(workplace, f"SELECT id, {text[7:]} GROUP BY id HAVING sum(t.v) > 1")
+
+
 def test_what_one_side_says_of_the_other_reaches_the_index(workplace):
     pair(workplace, "k INT, v INT")
     workplace.sql("CREATE TABLE p (k INT, n INT)")

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.planning.PhysicalOperation
 import org.apache.spark.sql.catalyst.plans._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.scan.logical.{IndexLookupJoin, Indexed}
+import org.apache.spark.sql.slackwater.scan.logical.{IndexLookupJoin, Indexed, InlineRows}
 
 /** Joins of few rows with a relation that has an index on some of the join's keys. */
 private[slackwater] object IndexJoin extends PredicateHelper {
@@ -18,6 +18,9 @@ private[slackwater] object IndexJoin extends PredicateHelper {
 
   /** So many rows are taken out of the index. */
   val mostRows = 100000
+
+  /** So many numbers of a range are made while it is planned. */
+  private val mostCounted = 1000
 
   /** Plans of unknown length that are so small may have few rows; that is found out when they run. */
   private val smallBytes = BigInt(256 * 1024)
@@ -76,7 +79,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
               _ <- IndexScan.columnsOf(index, scan)
               keys <- keysOf(index, scan, probe, over)
             } yield IndexLookupJoin(
-              probe,
+              counted(probe),
               scan,
               offer,
               kind,
@@ -91,6 +94,19 @@ private[slackwater] object IndexJoin extends PredicateHelper {
           }
           .nextOption()
     case _ => None
+  }
+
+  /** The probe with the numbers of small ranges instead of the ranges: what is made of them is
+    * computed by the optimizer, without an RDD, for which Spark reads the code of each function.
+    */
+  private def counted(probe: LogicalPlan): LogicalPlan = probe.transform {
+    case range: Range if range.numElements <= mostCounted =>
+      val numbers = (0L until range.numElements.toLong).map(i => range.start + i * range.step)
+      InlineRows(
+        s"range (${range.start}, ${range.end}, ${range.step})",
+        range.output.map(_.asInstanceOf[AttributeReference]),
+        numbers.map(InternalRow(_))
+      )
   }
 
   /** For each key of the index what it is compared with, and whether NULL equals NULL there. */

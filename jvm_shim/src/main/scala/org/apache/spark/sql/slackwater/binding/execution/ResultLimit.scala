@@ -27,7 +27,7 @@ private[execution] final case class ResultLimit(bytes: Long) {
     def counted(last: SparkPlan) = action(ResultLimit.counting(last, counter))
     val rows =
       try {
-        plan match {
+        DriverTask.unadapted(plan) match {
           case adaptive: AdaptiveSparkPlanExec => adaptive.withFinalPlanUpdate(counted)
           case other                           => counted(other)
         }

@@ -64,8 +64,19 @@ private[slackwater] object DriverTask {
     case _                                                                => false
   }
 
+  /** The plan of an action, without adaptive execution where it is computed here and not compiled:
+    * that would plan nothing else, and compile it, run it in another thread, and describe it anew.
+    */
+  def unadapted(plan: SparkPlan): SparkPlan = plan match {
+    case adaptive: AdaptiveSparkPlanExec if isPossible(adaptive) =>
+      interpreted(adaptive.initialPlan).getOrElse(adaptive)
+    case other => other
+  }
+
   private def computed(plan: SparkPlan, made: RDD[InternalRow]): Array[InternalRow] = {
-    val all = run(propertiesOf(plan.conf)) { context =>
+    val isFew = rowsBelow(plan) <= mostInterpreted
+    val known = if (isFew) interpretedIn(plan.conf) else propertiesOf(plan.conf)
+    val all = run(known) { context =>
       made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
     }
     post(plan)
