@@ -20,6 +20,10 @@ SERVED = {
         " JOIN b ON x.k = b.k AND x.n <> (b.w > 15)",
         "ab",
     ),
+    "by other names": (
+        "SELECT x.m, a.v FROM (SELECT k AS n, w AS m FROM b) x JOIN a ON x.n = a.k",
+        "ab",
+    ),
     "with itself": ("SELECT x.v, y.s FROM a x JOIN a y ON x.k = y.k WHERE y.v > 1", "a"),
     "three": ("SELECT x.v, b.w, y.p FROM a x JOIN b ON x.k = b.k JOIN a y ON b.k = y.k", "ab"),
     "left": ("SELECT a.v, b.w FROM a LEFT JOIN b ON a.k = b.k AND b.w > 10", "ab"),

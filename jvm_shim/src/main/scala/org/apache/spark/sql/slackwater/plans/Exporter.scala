@@ -25,6 +25,9 @@ private[plans] final class Exporter {
   /** The subplans that give the same rows each time, by what they compute. */
   private val shared = mutable.HashMap.empty[LogicalPlan, Input]
 
+  /** The collections alone: what gives all columns of one, by other names, computes the same. */
+  private val collections = mutable.HashMap.empty[LogicalPlan, Input]
+
   def view(
       analyzed: LogicalPlan,
       normalised: LogicalPlan,
@@ -59,7 +62,7 @@ private[plans] final class Exporter {
 
   private def keyed(index: KeyedCollection): ObjectNode = {
     val slot = index.rows
-    val known = shared.getOrElseUpdate(slot.canonicalized, exported(slot))
+    val known = collections.getOrElse(slot.canonicalized, exported(slot))
     val scope = Scope.of(slot.output, known.out)
     val node = Json.obj().put("node", known.node).put("name", index.name)
     def handles(keys: Seq[Expression]) = HandleRegistry.array(keys.map(registry.handle(_, scope)))
@@ -90,7 +93,10 @@ private[plans] final class Exporter {
     case Some(reason) => added(plan, Nil, operators.other(plan, reason))
     case None         =>
       plan match {
-        case slot: CollectionSlot  => added(plan, Nil, operators.source(slot))
+        case slot: CollectionSlot =>
+          val source = added(plan, Nil, operators.source(slot))
+          collections(slot.canonicalized) = source
+          source
         case leaf @ Constant(rows) => added(plan, Nil, operators.constant(leaf, rows))
         case RowLimit(limit)       => unary(plan, limit.child)(operators.limit(limit, _))
         case p: Project            => unary(plan, p.child)(operators.project(p, _))
