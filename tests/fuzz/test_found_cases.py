@@ -70,3 +70,16 @@ def test_a_group_by_a_map_is_taken_away_as_it_was_filled(declared):
         runs=[Run(boundaries=(7, 10), limits=Limits(), workers=1, kills=(2, 8, 19))],
     )
     assert failure_of(declared, case) is None
+
+
+def test_an_offset_below_selected_columns_is_by_the_order_of_its_limit(declared):
+    """LIMIT was by the selected columns where several projections were between it and OFFSET."""
+    query = "SELECT x.c0 AS a FROM t0 AS x ORDER BY x.c1 LIMIT 3 OFFSET 1"
+    case = Case(
+        tables={"t0": {"c0": "integer", "c1": "integer"}},
+        histories={"t0": tuple(((c0, c1), 2, 1) for c0, c1 in ((9, 1), (8, 2), (1, 4), (7, 3)))},
+        views=views(query, f"SELECT y.a, y.a AS b FROM ({query}) AS y"),
+        as_of=0,
+        runs=[ONE_BY_ONE],
+    )
+    assert failure_of(declared, case) is None

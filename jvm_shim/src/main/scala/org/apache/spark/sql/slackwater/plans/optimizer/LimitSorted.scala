@@ -13,12 +13,13 @@ private[plans] object LimitSorted extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan = plan.transformUpWithPruning(
     _.containsAnyPattern(LIMIT, OFFSET)
   ) {
-    case limit: UnaryNode if isLimit(limit) =>
-      limit.child match {
-        case project: Project if project.deterministic && isSorted(project.child) =>
-          project.withNewChildren(Seq(limit.withNewChildren(Seq(project.child))))
-        case _ => limit
-      }
+    case limit: UnaryNode if isLimit(limit) => belowProjections(limit, limit.child)
+  }
+
+  private def belowProjections(limit: UnaryNode, child: LogicalPlan): LogicalPlan = child match {
+    case project: Project if project.deterministic && isSorted(project.child) =>
+      project.copy(child = belowProjections(limit, project.child))
+    case _ => limit.withNewChildren(Seq(child))
   }
 
   private def isLimit(plan: LogicalPlan): Boolean = plan match {
