@@ -110,13 +110,13 @@ private[slackwater] object DriverTask {
       }
     }
 
-  private def rowsBelow(plan: SparkPlan): Long = plan
+  private def rowsBelow(plan: SparkPlan): BigInt = plan
     .collectLeaves()
     .map {
-      case local: InlineRowsExec     => local.rows.size.toLong
-      case local: LocalTableScanExec => local.rows.size.toLong
-      case range: RangeExec          => range.numElements.toLong
-      case _                         => Long.MaxValue
+      case local: InlineRowsExec     => BigInt(local.rows.size)
+      case local: LocalTableScanExec => BigInt(local.rows.size)
+      case range: RangeExec          => range.numElements
+      case _                         => BigInt(Long.MaxValue)
     }
     .sum
 
