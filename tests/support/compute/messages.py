@@ -43,7 +43,7 @@ def exports(global_id):
     index = st.builds(IndexExport, st.just(global_id), texts, st.tuples(texts))
     sink = st.one_of(
         st.builds(MaterializedViewExport, st.just(global_id), texts, st.just("u9")),
-        st.builds(SubscribeExport, st.just(global_id), texts, st.booleans()),
+        st.builds(SubscribeExport, st.just(global_id), texts),
         st.builds(CopyToExport, st.just(global_id), texts, texts),
     )
     second = st.builds(IndexExport, st.just(f"u1{global_id[1]}"), texts, st.just(()))
