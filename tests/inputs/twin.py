@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,11 @@ from tests.support.compute.declared import Declared
 from tests.support.compute.incremental import Bench, is_complete
 from tests.support.waiting import PATIENCE
 
-from slackwater.compute.engine import Analysis, ViewPlan
+from slackwater.compute.engine import Analysis, IndexQuery, ViewPlan
+from slackwater.planner.delta.lowering import NotMaintained
 from slackwater.repr.errors import FatalError, SlackwaterError
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, quote_identifier
 
 STEPS = {"created": 1, "doubled": 2, "emptied": 0, "restored": 1}
 """How often each row is there."""
@@ -115,6 +117,17 @@ class _Table:
     schema: StructType
 
 
+@dataclass(frozen=True, slots=True)
+class _Indexed:
+    """The indexes on a table with this shard."""
+
+    shard: int
+    queries: tuple[IndexQuery, ...]
+
+
+MOST_INDEXES = 2
+_UNEQUAL = re.compile(r"map<|variant|interval", re.IGNORECASE)
+
 Order = Callable[[int, int], Sequence[int]]
 """Which rows come one after the other, of so many of which each is there so often."""
 
@@ -133,7 +146,15 @@ OTHER_ORDERS: tuple[Order, ...] = (_backwards, _side_by_side)
 class Twin:
     """A session, and an environment whose collections have the rows of its tables."""
 
-    def __init__(self, declared: Declared, folder: Path, settings: dict[str, str]) -> None:
+    def __init__(
+        self,
+        declared: Declared,
+        folder: Path,
+        settings: dict[str, str],
+        *,
+        has_indexes: bool = False,
+    ) -> None:
+        """`has_indexes`: views may look up in indexes of the tables by their first columns."""
         self.session: SparkSession = declared.new_session()
         self.session.sql("USE spark_catalog.default")
         for name, value in {**QUICK, **settings}.items():
@@ -145,6 +166,12 @@ class Twin:
         self._permanent: set[str] = set()
         self._own_functions: list[str] = []
         self._views = 0
+        self._has_indexes = has_indexes
+        self._indexes: dict[tuple[tuple[str, str], ...], dict[str, _Indexed]] = {}
+        """For the settings of views, the indexes on tables that have the same."""
+        self._shards: dict[str, int] = {}
+        """The first shard of each table that has had indexes."""
+        self._index_ids: dict[str, list[GlobalId]] = {}
 
     def close(self) -> None:
         self._bench.close()
@@ -169,6 +196,8 @@ class Twin:
             self._bench.relations.pop(name, None)
         new = {name: t for name, t in found.items() if not self._has(name, t)}
         for name, table in new.items():
+            for index in self._index_ids.pop(name, ()):
+                self._bench.worker.remove(index)
             self._bench.relations.pop(name, None)
             _attempt(lambda n=name, t=table: self._bench.table(n, _nullable(t.schema)))
         self._tables = found
@@ -278,6 +307,8 @@ class Twin:
             kind = self._unfit(analysis)
             if kind is None:
                 analysis.desc.arrow_schema()
+                if self._has_indexes:
+                    self._index(settings)
                 plan = self._bench.plan(text, settings, analysis.functions)
                 return self._maintained(query, settings, plan)
         except SlackwaterError as error:
@@ -289,6 +320,40 @@ class Twin:
             self._differs(query, "created", repr(error))
         self.found.labels.append((query, kind))
         return None
+
+    def _index(self, settings: dict[str, str]) -> None:
+        """Lets views look up in indexes of tables that have the same settings."""
+        own = self._indexes.setdefault(tuple(sorted(settings.items())), {})
+        for name in self._tables.keys() & self._bench.relations.keys():
+            _, shard, desc = self._bench.relations[name]
+            if name not in own:
+                # A table that is filled anew has another shard, and here the id that it had: an
+                # index would have what it was.
+                is_first = self._shards.setdefault(name, shard) == shard
+                made = tuple(self._made(name, desc, settings)) if is_first else ()
+                own[name] = _Indexed(shard, made)
+        self._bench.indexes[:] = [
+            query
+            for name, indexed in own.items()
+            if name in self._bench.relations and self._bench.relations[name][1] == indexed.shard
+            for query in indexed.queries
+        ]
+
+    def _made(
+        self, table: str, desc: RelationDesc, settings: dict[str, str]
+    ) -> Iterator[IndexQuery]:
+        columns = [c.name for c in desc.columns if not _UNEQUAL.search(c.sql_type)]
+        for column in columns[:MOST_INDEXES]:
+            self._views += 1
+            name = f"i{self._views}"
+            query = f"SELECT *, ({quote_identifier(column)}) AS key0 FROM {quote_identifier(table)}"
+            try:
+                flow = self._bench.index(name, query, 1, settings)
+            except (NotMaintained, SlackwaterError):
+                continue
+            self._bench.worker.add(flow)
+            self._index_ids.setdefault(table, []).append(flow.global_id)
+            yield IndexQuery(query, ("default",), 1, name)
 
     def _is_of_refused(self, error: SlackwaterError) -> bool:
         """Whether it misses a table that is no collection, because one of its types is refused."""
