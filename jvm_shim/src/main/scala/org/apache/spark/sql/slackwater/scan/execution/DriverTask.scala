@@ -74,8 +74,7 @@ private[slackwater] object DriverTask {
   }
 
   private def computed(plan: SparkPlan, made: RDD[InternalRow]): Array[InternalRow] = {
-    val isFew = rowsBelow(plan) <= mostInterpreted
-    val known = if (isFew) interpretedIn(plan.conf) else propertiesOf(plan.conf)
+    val known = if (isFew(plan)) interpretedIn(plan.conf) else propertiesOf(plan.conf)
     val all = run(known) { context =>
       made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
     }
@@ -103,14 +102,15 @@ private[slackwater] object DriverTask {
     * compile it takes less time. It has metrics of its own.
     */
   def interpreted(plan: SparkPlan): Option[SparkPlan] =
-    Option.when(rowsBelow(plan) <= mostInterpreted) {
+    Option.when(isFew(plan)) {
       plan.transformUp {
         case stage: WholeStageCodegenExec => stage.child
         case input: InputAdapter          => input.child
       }
     }
 
-  private def rowsBelow(plan: SparkPlan): BigInt = plan
+  /** Whether it is over so few rows that to compile it takes longer than to compute it. */
+  private def isFew(plan: SparkPlan): Boolean = plan
     .collectLeaves()
     .map {
       case local: InlineRowsExec     => BigInt(local.rows.size)
@@ -118,7 +118,7 @@ private[slackwater] object DriverTask {
       case range: RangeExec          => range.numElements
       case _                         => BigInt(Long.MaxValue)
     }
-    .sum
+    .sum <= mostInterpreted
 
   /** Functions of users and methods that are called by name may do anything: in a job they can be
     * cancelled.
