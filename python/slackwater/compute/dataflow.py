@@ -10,6 +10,7 @@ from slackwater.compute.engine import ViewPlan
 from slackwater.persist.appends import Append, UpperMismatch
 from slackwater.persist.shard_files import ShardFiles
 from slackwater.persist.shard_reads import ShardReads
+from slackwater.planner.delta.program import Program
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
@@ -108,10 +109,17 @@ class Dataflow:
 
     @property
     def view(self) -> ViewExport:
-        """The view that it writes. Raises `FatalError` for an index."""
+        """The view that it writes. Raises `FatalError` for an index and a subscription."""
         if isinstance(self.export, ViewExport):
             return self.export
         raise FatalError(f"{self.name} has no shards: it is no view")
+
+    @property
+    def program(self) -> Program:
+        """The program that maintains it. Raises `FatalError` where the query is recomputed."""
+        if self.plan.program is None:
+            raise FatalError(f"{self.name} has no program")
+        return self.plan.program
 
     @property
     def input_names(self) -> str:

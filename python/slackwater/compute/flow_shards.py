@@ -66,6 +66,12 @@ class FlowShards:
             for g, source in self.flow.inputs.items()
         }
 
+    def has_few_changes(self, lower: Timestamp, upper: Timestamp) -> bool:
+        """Whether so few rows change in the interval that others may wait for who follows them."""
+        changes = self.changes(lower, upper).values()
+        rows = sum(part.rows for parts in changes for part in parts)
+        return rows <= self.limits.quick_rows
+
     def first_change(self, lower: Timestamp, upper: Timestamp) -> Timestamp | None:
         """The first time in ``[lower, upper)`` at which rows or errors of an input change."""
         shards = (each for source in self.flow.inputs.values() for each in source.shards)

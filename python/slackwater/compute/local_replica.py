@@ -283,14 +283,12 @@ class LocalReplica:
                 self._programs[global_id] = program
                 responses.append(IndexOpened(global_id, program))
             reached = Frontier(upper)
-            before = self._reached.get(global_id, MINIMUM_FRONTIER)
-            if reached <= before:
+            if reached <= self._reached.get(global_id, MINIMUM_FRONTIER):
                 continue
-            self._reached[global_id] = reached
             if _is_subscription(described):
-                responses.append(SubscribeBatch(global_id, before, reached))
-                responses.append(FrontierReport(global_id, input=reached))
+                responses += self._batch(global_id, reached, Given())
             else:
+                self._reached[global_id] = reached
                 responses.append(FrontierReport(global_id, reached, reached, reached))
         if responses:
             self._respond(responses)
@@ -298,12 +296,17 @@ class LocalReplica:
             self._peeks.moved(global_id)
 
     def _give(self, global_id: GlobalId, upper: Timestamp, given: Given) -> None:
-        if global_id not in self._described:
-            return
-        before, reached = self._reached.get(global_id, MINIMUM_FRONTIER), Frontier(upper)
-        batch = SubscribeBatch(global_id, before, reached, updates_of(given.updates), given.error)
+        if global_id in self._described:
+            self._respond(self._batch(global_id, Frontier(upper), given))
+
+    def _batch(
+        self, global_id: GlobalId, reached: Frontier, given: Given
+    ) -> tuple[ReplicaResponse, ...]:
+        """The next part of a subscription, which is complete up to `reached` then."""
+        before = self._reached.get(global_id, MINIMUM_FRONTIER)
         self._reached[global_id] = reached
-        self._respond([batch, FrontierReport(global_id, input=reached)])
+        batch = SubscribeBatch(global_id, before, reached, updates_of(given.updates), given.error)
+        return batch, FrontierReport(global_id, input=reached)
 
     def _told(self, trouble: ReportTrouble) -> None:
         failure, memory, wall_ms = trouble.failure, trouble.out_of_memory, self._options.clock_ms()

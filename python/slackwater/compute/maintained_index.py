@@ -13,8 +13,7 @@ from slackwater.compute.maintained_program import MaintainedProgram
 from slackwater.compute.records import StepRecord
 from slackwater.compute.schedule import Tick
 from slackwater.compute.tick_outcome import Followed, TickMeter, TickOutcome
-from slackwater.planner.delta.program import Program
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 
 
@@ -68,9 +67,7 @@ class MaintainedIndex:
         """Whether the tick only follows changes, and few: others may wait for it."""
         if not self.is_open or self._is_slow:
             return False
-        changes = self.shards.changes(tick.lower, tick.upper).values()
-        rows = sum(part.rows for parts in changes for part in parts)
-        return rows <= self.shards.limits.quick_rows
+        return self.shards.has_few_changes(tick.lower, tick.upper)
 
     @property
     def needs_hydration(self) -> bool:
@@ -98,7 +95,7 @@ class MaintainedIndex:
             if followed is not None:
                 return self._outcome(followed.upper, followed.steps)
             if not self.program.residency.is_paused:
-                self.program.hydrate(self._program, Timestamp(tick.upper - 1), meter)
+                self.program.hydrate(self.flow.program, Timestamp(tick.upper - 1), meter)
         except SlackwaterError as error:
             self.program.close()
             if error.condition != "SLACKWATER_INDEX_MEMORY":
@@ -110,7 +107,7 @@ class MaintainedIndex:
         """The changes that the index took in; None: there are too many, and it is closed."""
         changes = self.shards.changes(tick.lower, tick.upper)
         try:
-            followed = self.program.tick(self._program, tick, changes, most_ms, meter)
+            followed = self.program.tick(self.flow.program, tick, changes, most_ms, meter)
         except TickEnded as ended:
             if ended.reason == "large":
                 self.program.close()
@@ -138,10 +135,3 @@ class MaintainedIndex:
         """Gives back everything: the index is not maintained any more."""
         self.program.close()
         self.program.engine.forget_plan(self.flow.plan.kept.plan_id)
-
-    @property
-    def _program(self) -> Program:
-        program = self.flow.plan.program
-        if program is None:
-            raise FatalError(f"the index {self.flow.name} has no program")
-        return program

@@ -134,6 +134,10 @@ class MaintainedProgram:
             return False
         return self._open is None or not self.residency.is_resident
 
+    def is_ready(self, lower: Timestamp) -> bool:
+        """Whether a tick from `lower` reads no whole input: the program keeps what it needs."""
+        return self.is_open and self.residency.is_resident and not self.is_stale(lower)
+
     def is_stale(self, lower: Timestamp) -> bool:
         """Whether a tick from `lower` finds changes that the program cannot be told any more.
 

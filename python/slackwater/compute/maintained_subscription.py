@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from slackwater.compute.cost_model import CostModel
 from slackwater.compute.dataflow import Dataflow, Shards
 from slackwater.compute.engine import Engine, TickEnded
-from slackwater.compute.flow_shards import Changes, FlowShards
+from slackwater.compute.flow_shards import FlowShards
 from slackwater.compute.limits import Limits
 from slackwater.compute.maintained_program import MaintainedProgram
 from slackwater.compute.schedule import Tick
 from slackwater.compute.tick_outcome import Given, TickMeter, TickOutcome
-from slackwater.planner.delta.program import Program
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 
 
@@ -56,13 +55,9 @@ class MaintainedSubscription:
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
-        if tick.first or self._is_slow or not self.program.is_open:
+        if tick.first or self._is_slow or not self.program.is_ready(tick.lower):
             return False
-        if not self.program.residency.is_resident or self.program.is_stale(tick.lower):
-            return False
-        changes = self.shards.changes(tick.lower, tick.upper).values()
-        rows = sum(part.rows for parts in changes for part in parts)
-        return rows <= self.shards.limits.quick_rows
+        return self.shards.has_few_changes(tick.lower, tick.upper)
 
     @property
     def needs_hydration(self) -> bool:
@@ -77,7 +72,7 @@ class MaintainedSubscription:
 
     def hydrate(self, meter: TickMeter) -> None:
         """Makes the program ready for the next tick. Raises what `tick` raises."""
-        self.program.hydrate(self._program, Timestamp(self._upper - 1), meter)
+        self.program.hydrate(self.flow.program, Timestamp(self._upper - 1), meter)
 
     def tick(self, tick: Tick, meter: TickMeter, most_ms: int | None = None) -> TickOutcome:
         """The changes of the interval, or of its beginning. Nothing is to be committed.
@@ -138,8 +133,8 @@ class MaintainedSubscription:
 
     def _followed(self, tick: Tick, meter: TickMeter, most_ms: int | None) -> TickOutcome:
         self.shards.refuse_errors(tick.lower, tick.upper)
-        changes: Changes = self.shards.changes(tick.lower, tick.upper)
-        followed = self.program.tick(self._program, tick, changes, most_ms, meter)
+        changes = self.shards.changes(tick.lower, tick.upper)
+        followed = self.program.tick(self.flow.program, tick, changes, most_ms, meter)
         self._is_slow = followed.took_us > 1000 * self.shards.limits.quick_ms
         outcome = self._outcome(followed.upper, Given(followed.updates))
         return replace(outcome, steps=followed.steps, by_program=True)
@@ -147,10 +142,3 @@ class MaintainedSubscription:
     def _outcome(self, upper: Timestamp, given: Given) -> TickOutcome:
         refused = self.program.residency.out_of_memory
         return TickOutcome((), upper, (), False, refused, given)
-
-    @property
-    def _program(self) -> Program:
-        program = self.flow.plan.program
-        if program is None:
-            raise FatalError(f"the subscription {self.flow.name} has no program")
-        return program

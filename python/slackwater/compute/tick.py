@@ -93,13 +93,9 @@ class RunningView:
 
     def is_quick(self, tick: Tick) -> bool:
         """Whether the tick only follows changes, and few: others may wait for it."""
-        if tick.first or not self.program.is_open or self._compares or self._is_slow:
+        if tick.first or self._compares or self._is_slow or not self.program.is_ready(tick.lower):
             return False
-        if not self.program.residency.is_resident or self.program.is_stale(tick.lower):
-            return False
-        changes = self.shards.changes(tick.lower, tick.upper).values()
-        rows = sum(part.rows for parts in changes for part in parts)
-        return rows <= self.shards.limits.quick_rows
+        return self.shards.has_few_changes(tick.lower, tick.upper)
 
     @property
     def needs_hydration(self) -> bool:

@@ -68,7 +68,7 @@ class Computed:
 class Given:
     """The updates that a subscription gives to who follows it, or the reason why it ends.
 
-    `updates` are in the order of their times, with the columns of `Followed`; None: there are none.
+    `updates` have the columns of `Followed`; None: there are none.
     """
 
     updates: pa.Table | None = None

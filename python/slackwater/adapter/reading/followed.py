@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.dataflows import Dataflows, Interval, definition_of
@@ -92,7 +91,7 @@ class FollowedQueries:
 def _item(
     global_id: GlobalId, query: FeedQuery, analysis: Analysis, cluster: GlobalId
 ) -> CatalogItem:
-    context: Context = query.context
+    context = query.context
     read = dict.fromkeys([*analysis.relations, *analysis.views])
     return CatalogItem(
         id=global_id,
