@@ -10,14 +10,17 @@ from tests.property.histories import histories
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.storage.reclock import BeyondUpper, BindingUpdate, Remap, Uninitialized, remap_diff
-from slackwater.storage.source_time import Position, SourceFrontier
+from slackwater.storage.source_time import Position, SourceFrontier, Unread
 
 
 @dataclass(frozen=True)
 class History:
-    """A remap as it was minted: `steps` are (time, offset of each partition), both rising."""
+    """A remap as it was minted: `steps` are (time, offset of each partition), both rising.
 
-    partitions: int
+    `partitions` None: later steps may have more partitions than those before.
+    """
+
+    partitions: int | None
     steps: tuple
     updates: tuple
     upper: Frontier
@@ -43,26 +46,29 @@ class History:
         return found
 
 
-def frontier(offsets):
-    return SourceFrontier.of(Position(p, offset) for p, offset in enumerate(offsets))
+def frontier(offsets, grows=False):
+    unread = [Unread(len(offsets))] if grows else []
+    return SourceFrontier.of([*unread, *(Position(p, each) for p, each in enumerate(offsets))])
 
 
 @st.composite
 def minted(draw, least=1):
-    partitions = draw(st.integers(1, 3))
+    grows = draw(st.booleans())
+    partitions = draw(st.integers(0 if grows else 1, 3))
     offsets, time, steps, updates = (0,) * partitions, 0, [], []
     for _ in range(draw(st.integers(least, 8))):
-        more = draw(st.tuples(*[st.integers(0, 4)] * partitions))
-        before = frontier(offsets) if steps else None
+        before = frontier(offsets, grows) if steps else None
+        offsets += (0,) * (draw(st.integers(0, 2)) if grows else 0)
+        more = draw(st.tuples(*[st.integers(0, 4)] * len(offsets)))
         offsets = tuple(a + b for a, b in zip(offsets, more, strict=True))
         time += draw(st.integers(0, 5))
-        if before == frontier(offsets):
+        if before == frontier(offsets, grows):
             continue
-        changes = remap_diff(before, frontier(offsets))
+        changes = remap_diff(before, frontier(offsets, grows))
         updates += [BindingUpdate(position, time, diff) for position, diff in changes]
         steps.append((time, offsets))
         time += 1
-    return History(partitions, tuple(steps), tuple(updates), Frontier(time))
+    return History(None if grows else partitions, tuple(steps), tuple(updates), Frontier(time))
 
 
 def time_of(remap, position):
@@ -82,9 +88,10 @@ def test_i49_the_remap_is_a_rising_antichain_with_multiplicity_one(history):
         held = {}
         for update in history.updates:
             if update.time <= time:
-                held[update.position] = held.get(update.position, 0) + update.diff
+                held[update.element] = held.get(update.element, 0) + update.diff
         held = {position: count for position, count in held.items() if count}
-        assert held == {Position(p, offset): 1 for p, offset in enumerate(offsets)}
+        expected = frontier(offsets, history.partitions is None)
+        assert held == dict.fromkeys(expected.elements, 1)
     for earlier, later in zip(remap.bindings, remap.bindings[1:], strict=False):
         assert earlier.time < later.time
         assert earlier.frontier.before(later.frontier)
@@ -164,7 +171,8 @@ def test_the_frontier_in_the_source_follows_the_frontier_in_time(history, asked)
             remap.source_upper_at_frontier(asked)
         return
     passed = [offsets for time, offsets in history.steps if time < asked.value]
-    expected = frontier(passed[-1]) if passed else SourceFrontier.minimum(history.partitions)
+    grows = history.partitions is None
+    expected = frontier(passed[-1], grows) if passed else SourceFrontier.minimum(history.partitions)
     assert remap.source_upper_at_frontier(asked) == expected
     assert remap.source_upper_at_frontier(remap.upper) == remap.bindings[-1].frontier
     assert remap.source_upper_at_frontier(EMPTY_FRONTIER).is_empty
@@ -193,3 +201,21 @@ def test_a_source_that_has_ended_is_bound_to_the_empty_frontier():
 def test_what_was_read_cannot_become_unread():
     with pytest.raises(FatalError):
         remap_diff(SourceFrontier.at(5), SourceFrontier.at(4))
+
+
+@histories()
+@given(*[st.lists(st.integers(0, 2), max_size=4)] * 2)
+def test_frontiers_of_partitions_that_are_added_compare_by_what_they_allow(first, second):
+    one, other = frontier(first, grows=True), frontier(second, grows=True)
+    asked = [Position(partition, offset) for partition in range(6) for offset in range(4)]
+    allowed = [{each for each in asked if every.allows(each)} for every in (one, other)]
+    assert one.not_after(other) == (allowed[1] <= allowed[0])
+    assert (one == other) == (allowed[0] == allowed[1])
+    assert SourceFrontier.minimum(None).not_after(one)
+    assert not frontier(first).not_after(one)
+
+
+def test_a_partition_that_was_added_but_not_read_changes_no_frontier():
+    assert frontier((3, 1), grows=True) == frontier((3, 1, 0), grows=True)
+    with pytest.raises(FatalError):
+        remap_diff(frontier((3, 1), grows=True), frontier((3,), grows=True))

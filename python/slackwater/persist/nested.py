@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,6 +35,19 @@ def as_type(values: pa.Array, target: pa.DataType) -> pa.Array:
         elements = as_type(values.flatten(), target.value_type)
         return pa.ListArray.from_arrays(_offsets(values), elements, type=target)
     return values.cast(target)
+
+
+def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """The type with each type in it that is not nested replaced by `leaf` of it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(with_leaves(field.type, leaf)) for field in kind])
+    if pa.types.is_map(kind):
+        inner = with_leaves(kind.key_type, leaf), with_leaves(kind.item_type, leaf)
+        return pa.map_(inner[0], kind.item_field.with_type(inner[1]))
+    if pa.types.is_list(kind):
+        field = kind.value_field
+        return pa.list_(field.with_type(with_leaves(field.type, leaf)))
+    return leaf(kind)
 
 
 def _offsets(values: pa.Array) -> pa.Array:

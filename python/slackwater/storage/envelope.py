@@ -2,13 +2,14 @@
 
 NONE: each message is a row. UPSERT: a message has a key, and is the key's row until the next
 message with that key. Both are functions of their input alone. The input of UPSERT has times (see
-`reclock`) and positions; of the messages for a key at one time the one with the largest position
-counts. A message that is not behind the last one for its key is left out, so that what was seen
-before may be seen again. Deleted keys keep their position for that.
+`reclock`) and positions. Which of the messages for a key at one time counts: within a partition the
+one with the largest offset, of several partitions' the one that was sent last. Of messages at
+different times the later counts, so that a key that has moved to another partition keeps the
+newest. A message is never given again: an ingestion goes on where its remap ends.
 
 A key's place may also be taken by an error, which the next message for the key replaces.
 
-Source: spec controllers 5.4, 5.5; invariant I54.
+Source: spec controllers 5.4, 5.5; invariant I54; docs/decisions 0069.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.storage.source_time import Position
 
-Row: TypeAlias = tuple[Any, ...]
+Row: TypeAlias = tuple[Any, ...] | bytes
+"""A row, as its source keeps it: equal rows are equal values."""
+
 Datum: TypeAlias = Row | DataflowError
 
 NULL_KEY = hashlib.sha256(b"n").digest()
@@ -32,20 +35,16 @@ NULL_KEY = hashlib.sha256(b"n").digest()
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a source for one key. `value` None deletes what the key has."""
+    """A message of a source for one key. `value` None deletes what the key has.
+
+    `sent_ms` is when it was sent, by the clock of the upstream.
+    """
 
     key: bytes
     time: Timestamp
     position: Position
     value: Datum | None
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """The present value of a key. `value` None: it was deleted. `position` None: before all."""
-
-    value: Datum | None
-    position: Position | None
+    sent_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,13 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Upserted:
-    """The changes that messages make: updates in the order of time, and slots of their keys."""
+    """The changes that messages make: updates in the order of time, and what their keys have then.
+
+    A key that was deleted, or never had anything, has None.
+    """
 
     updates: tuple[Update, ...]
-    slots: Mapping[bytes, Slot]
+    values: Mapping[bytes, Datum | None]
 
 
 def row_key(values: Sequence[Any]) -> bytes:
@@ -83,47 +85,59 @@ def appended(messages: Iterable[Message]) -> tuple[Update, ...]:
     )
 
 
-def upserted(slots: Mapping[bytes, Slot], messages: Iterable[Message]) -> Upserted:
-    """ENVELOPE UPSERT: the updates of `messages`, in any order, after those that made `slots`.
+def upserted(before: Mapping[bytes, Datum], messages: Iterable[Message]) -> Upserted:
+    """ENVELOPE UPSERT: the updates of `messages`, in any order, to keys that had `before`.
 
-    `slots` may leave out keys that never had a message.
+    `before` may leave out keys that have nothing.
     """
-    last: dict[tuple[Timestamp, bytes], Message] = {}
-    for message in messages:
-        known = last.get((message.time, message.key))
-        if known is None or known.position < message.position:
-            last[message.time, message.key] = message
+    values: dict[bytes, Datum | None] = {}
     updates: list[Update] = []
-    touched: dict[bytes, Slot] = {}
-    for message in sorted(last.values(), key=lambda message: message.time):
-        slot = touched.get(message.key, slots.get(message.key))
-        if slot is not None and slot.position is not None and message.position <= slot.position:
-            continue
-        before = None if slot is None else slot.value
-        touched[message.key] = Slot(message.value, message.position)
-        if before != message.value:
+    for message in sorted(_counting(messages), key=lambda message: message.time):
+        old = values[message.key] if message.key in values else before.get(message.key)
+        values[message.key] = message.value
+        if old != message.value:
             updates += [
                 Update(value, message.time, diff)
-                for value, diff in ((before, -1), (message.value, 1))
+                for value, diff in ((old, -1), (message.value, 1))
                 if value is not None
             ]
-    return Upserted(tuple(updates), touched)
+    return Upserted(tuple(updates), values)
 
 
-def restored(contents: Iterable[tuple[bytes, Datum, int]]) -> dict[bytes, Slot]:
-    """The slots that a collection with these contents (key, value, diff) has left behind.
+def _counting(messages: Iterable[Message]) -> Iterable[Message]:
+    """Of the messages for each key at each time the one that counts."""
+    last: dict[tuple[Timestamp, bytes, int], Message] = {}
+    for message in messages:
+        place = (message.time, message.key, message.position.partition)
+        known = last.get(place)
+        if known is None or known.position.offset < message.position.offset:
+            last[place] = message
+    newest: dict[tuple[Timestamp, bytes], Message] = {}
+    for (time, key, _), message in last.items():
+        other = newest.get((time, key))
+        if other is None or _sent(other) < _sent(message):
+            newest[time, key] = message
+    return newest.values()
 
-    The contents need not be consolidated. Their positions are not known: what is read again has to
-    be left out by time. Raises FatalError unless each key has one value, once.
+
+def _sent(message: Message) -> tuple[int, int]:
+    """The order of messages for one key in several partitions."""
+    return message.sent_ms, message.position.partition
+
+
+def restored(contents: Iterable[tuple[bytes, Datum, int]]) -> dict[bytes, Datum]:
+    """What the keys have in a collection with these contents (key, value, diff).
+
+    The contents need not be consolidated. Raises FatalError unless each key has one value, once.
     """
     counts: dict[tuple[bytes, Datum], int] = {}
     for key, value, diff in contents:
         counts[key, value] = counts.get((key, value), 0) + diff
-    slots: dict[bytes, Slot] = {}
+    values: dict[bytes, Datum] = {}
     for (key, value), count in counts.items():
         if count == 0:
             continue
-        if count != 1 or key in slots:
+        if count != 1 or key in values:
             raise FatalError("a key of an upsert collection has more than one value")
-        slots[key] = Slot(value, None)
-    return slots
+        values[key] = value
+    return values

@@ -13,7 +13,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -224,10 +224,29 @@ def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> FileRows:
 def _typed(
     columns: list[list[str | None]], lines: list[int], bad: list[BadRow], desc: RelationDesc
 ) -> FileRows:
+    typed = typed_columns(columns, desc)
+    table = pa.Table.from_arrays(list(typed.arrays), schema=desc.arrow_schema())
+    if typed.bad:
+        table = table.take(
+            pa.array([i for i in range(len(lines)) if i not in typed.bad], pa.int64())
+        )
+    bad = bad + [BadRow(lines[position], reason) for position, reason in typed.bad.items()]
+    return FileRows(table, tuple(sorted(bad, key=lambda row: row.line)))
+
+
+@dataclass(frozen=True, slots=True)
+class TypedColumns:
+    """Columns of texts in their types. `bad` maps the positions of wrong rows to the reasons."""
+
+    arrays: tuple[pa.Array, ...]
+    bad: Mapping[int, str]
+
+
+def typed_columns(columns: Sequence[Sequence[str | None]], desc: RelationDesc) -> TypedColumns:
+    """The texts as the columns of `desc`, with the rules of Spark's CSV reader."""
     reasons: dict[int, str] = {}
     arrays: list[pa.Array] = []
-    schema = desc.arrow_schema()
-    for name, texts, field in zip(desc.names, columns, schema, strict=True):
+    for name, texts, field in zip(desc.names, columns, desc.arrow_schema(), strict=True):
         converted = convert(pa.array(texts, pa.string()), field.type)
         for position, reason in converted.bad.items():
             reasons.setdefault(position, f"{reason} (column {name})")
@@ -236,11 +255,7 @@ def _typed(
                 if text is None:
                     reasons.setdefault(position, f"NULL in the column {name}")
         arrays.append(converted.values)
-    table = pa.Table.from_arrays(arrays, schema=schema)
-    if reasons:
-        table = table.take(pa.array([i for i in range(len(lines)) if i not in reasons], pa.int64()))
-    bad = bad + [BadRow(lines[position], reason) for position, reason in reasons.items()]
-    return FileRows(table, tuple(sorted(bad, key=lambda row: row.line)))
+    return TypedColumns(tuple(arrays), reasons)
 
 
 def decoded(data: bytes) -> str:
@@ -306,13 +321,23 @@ def json_objects(data: bytes) -> Iterator[tuple[int, Any]]:
     for number, line in enumerate(decoded(data).split("\n"), 1):
         if not line.strip():
             continue
-        try:
-            value = json.loads(line, parse_float=_exact_number, parse_constant=str)
-        except (ValueError, RecursionError) as error:
-            value = ValueError(f"it is not JSON: {error}")
-        if not isinstance(value, dict | ValueError):
-            value = ValueError("it is not a JSON object")
-        yield number, value
+        yield number, json_object(line)
+
+
+def json_object(text: str) -> dict[str, Any] | ValueError:
+    """The value of the text, or why it is no object. Its numbers are exact."""
+    try:
+        value = json.loads(text, parse_float=_exact_number, parse_constant=str)
+    except (ValueError, RecursionError) as error:
+        return ValueError(f"it is not JSON: {error}")
+    return value if isinstance(value, dict) else ValueError("it is not a JSON object")
+
+
+def json_cells(
+    value: Mapping[str, Any], names: Sequence[str], fields: Iterable[pa.Field]
+) -> list[Any]:
+    """The cells of the row that an object is. Raises ValueError with the reason if it is none."""
+    return [_json_cell(value, name, field) for name, field in zip(names, fields, strict=True)]
 
 
 def _read_json(data: bytes, desc: RelationDesc) -> FileRows:
@@ -323,10 +348,7 @@ def _read_json(data: bytes, desc: RelationDesc) -> FileRows:
         try:
             if isinstance(value, ValueError):
                 raise value
-            row = [
-                _json_cell(value, name, field)
-                for name, field in zip(desc.names, schema, strict=True)
-            ]
+            row = json_cells(value, desc.names, schema)
         except ValueError as error:
             bad.append(BadRow(line, str(error)))
             continue
@@ -338,7 +360,7 @@ def _read_json(data: bytes, desc: RelationDesc) -> FileRows:
     return FileRows(pa.Table.from_arrays(arrays, schema=schema), tuple(bad))
 
 
-def _json_cell(value: dict[str, Any], name: str, field: pa.Field) -> Any:
+def _json_cell(value: Mapping[str, Any], name: str, field: pa.Field) -> Any:
     try:
         cell = from_json(value.get(name), field.type)
     except ValueError as error:

@@ -26,7 +26,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.persist.nested import as_type
+from slackwater.persist.nested import as_type, with_leaves
 from slackwater.repr.relation import EMPTY
 
 
@@ -62,21 +62,14 @@ def _listed(column: pa.ChunkedArray, kind: pa.DataType) -> list[Any]:
 
 
 def _plain_type(kind: pa.DataType, texts: pa.DataType) -> pa.DataType:
-    if pa.types.is_date(kind):
-        return pa.int32()
-    if pa.types.is_timestamp(kind):
-        return pa.int64()
-    if pa.types.is_string(kind):
-        return texts
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_plain_type(field.type, texts)) for field in kind])
-    if pa.types.is_map(kind):
-        inner = _plain_type(kind.key_type, texts), _plain_type(kind.item_type, texts)
-        return pa.map_(inner[0], kind.item_field.with_type(inner[1]))
-    if pa.types.is_list(kind):
-        field = kind.value_field
-        return pa.list_(field.with_type(_plain_type(field.type, texts)))
-    return kind
+    def leaf(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_date(kind):
+            return pa.int32()
+        if pa.types.is_timestamp(kind):
+            return pa.int64()
+        return texts if pa.types.is_string(kind) else kind
+
+    return with_leaves(kind, leaf)
 
 
 def _json_form(kind: pa.DataType) -> Callable[[Any], Any]:

@@ -22,7 +22,7 @@ from typing import Literal
 
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.envelope import Message, Row, Slot, Update, appended, row_key, upserted
+from slackwater.storage.envelope import Message, Row, Update, appended, row_key, upserted
 from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
 from slackwater.storage.source_time import Position, SourceFrontier
 
@@ -139,11 +139,8 @@ class KeyValueIngestion:
             return appended(self._messages(self._reached, following))
         # Of the messages for a key within a step only the last one counts.
         first = max(self._reached, following - config.keys_per_partition)
-        slots = {
-            message.key: Slot(message.value, message.position)
-            for message in self._replaced(first, following)
-        }
-        return upserted(slots, self._messages(first, following)).updates
+        before = dict(self._replaced(first, following))
+        return upserted(before, self._messages(first, following)).updates
 
     def _messages(self, first: int, end: int) -> Iterator[Message]:
         for partition in range(self._config.partitions):
@@ -151,12 +148,12 @@ class KeyValueIngestion:
                 row = self._config.row(partition, number)
                 yield Message(row_key(row[:1]), _NOW, Position(partition, number), row)
 
-    def _replaced(self, first: int, end: int) -> Iterator[Message]:
-        """The messages that were the last ones for the keys of those from `first` to `end`."""
+    def _replaced(self, first: int, end: int) -> Iterator[tuple[bytes, Row]]:
+        """What the keys of the messages from `first` to `end` have before these."""
         config, size = self._config, self._config.keys_per_partition
         for partition in range(config.partitions):
             for number in range(first, end):
                 last = self._reached - 1 - (self._reached - 1 - number) % size
                 if last >= 0:
                     row = config.row(partition, last)
-                    yield Message(row_key(row[:1]), _NOW, Position(partition, last), row)
+                    yield row_key(row[:1]), row

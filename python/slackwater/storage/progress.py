@@ -1,8 +1,10 @@
 """The progress relation of a source: its remap as a collection that can be read.
 
 A source with one partition has the column ``offset``, any other ``partition`` and ``offset``: the
-positions of the frontier up to which the source has been read at each time. A changefeed has the
-column ``frontier``, a time of the upstream (see `changefeed.encoding`).
+positions of the frontier up to which the source has been read at each time. Where partitions may be
+added, one more row has NULL as its partition, and as its offset the number of the first partition
+of which nothing was read. A changefeed has the column ``frontier``, a time of the upstream (see
+`changefeed.encoding`).
 
 Source: spec controllers 5.1, 5.3.
 """
@@ -18,17 +20,17 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed import encoding
 from slackwater.storage.reclock import BindingUpdate, Remap, remap_diff
-from slackwater.storage.source_time import Position, SourceFrontier
+from slackwater.storage.source_time import Element, Position, SourceFrontier, Unread
 
 ONE_PARTITION = RelationDesc.of(offset="long")
 PARTITIONED = RelationDesc.of(partition="long", offset="long")
 HYBRID_TIME = RelationDesc.of(frontier=encoding.DECIMAL)
 """Of a changefeed: the first time of the upstream that is not bound yet."""
 
-_VALUES: Mapping[str, Callable[[Position], int | Decimal]] = {
-    "partition": lambda position: position.partition,
-    "offset": lambda position: position.offset,
-    "frontier": lambda position: encoding.decimal(position.offset),
+_VALUES: Mapping[str, Callable[[Element], int | Decimal | None]] = {
+    "partition": lambda element: None if isinstance(element, Unread) else element.partition,
+    "offset": lambda element: _number(element),
+    "frontier": lambda element: encoding.decimal(_number(element)),
 }
 
 
@@ -41,8 +43,7 @@ def binding_rows(
     """
     values = [_VALUES[name] for name in desc.names]
     return desc.with_diffs(
-        ([value(position) for value in values], diff)
-        for position, diff in remap_diff(before, after)
+        ([value(element) for value in values], diff) for element, diff in remap_diff(before, after)
     )
 
 
@@ -63,7 +64,11 @@ def remap_at(rows: pa.Table, upper: Timestamp, minimum: SourceFrontier) -> Remap
         else [0] * rows.num_rows
     )
     updates = [
-        BindingUpdate(Position(partition, offset), time, 1)
+        BindingUpdate(Unread(offset) if partition is None else Position(partition, offset), time, 1)
         for partition, offset in zip(partitions, offsets, strict=True)
     ]
     return Remap.of_updates(updates, minimum, Frontier(time), Frontier(upper))
+
+
+def _number(element: Element) -> int:
+    return element.first if isinstance(element, Unread) else element.offset

@@ -22,7 +22,7 @@ from itertools import groupby
 
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
-from slackwater.storage.source_time import Position, SourceFrontier
+from slackwater.storage.source_time import Element, SourceFrontier
 
 
 class Uninitialized(Exception):
@@ -35,9 +35,9 @@ class BeyondUpper(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BindingUpdate:
-    """One update of the remap collection: a position of the frontier appears, or goes."""
+    """One update of the remap collection: an element of the frontier appears, or goes."""
 
-    position: Position
+    element: Element
     time: Timestamp
     diff: int
 
@@ -52,18 +52,18 @@ class Binding:
 
 def remap_diff(
     before: SourceFrontier | None, after: SourceFrontier
-) -> tuple[tuple[Position, int], ...]:
+) -> tuple[tuple[Element, int], ...]:
     """The changes of the remap, with diffs, when `after` follows `before` (None: it is empty).
 
     Raises FatalError when that would be a step back: what was read cannot become unread.
     """
     if before is None:
-        return tuple((position, 1) for position in after.positions)
+        return tuple((element, 1) for element in after.elements)
     if not before.not_after(after):
         raise FatalError(f"a source cannot go back from {before} to {after}")
-    old, new = set(before.positions), set(after.positions)
-    gone = tuple((position, -1) for position in sorted(old - new))
-    return gone + tuple((position, 1) for position in sorted(new - old))
+    old, new = before.elements, after.elements
+    gone = tuple((element, -1) for element in old if element not in new)
+    return gone + tuple((element, 1) for element in new if element not in old)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +97,15 @@ class Remap:
         if not all(update.time < upper.value for update in given):
             raise FatalError(f"a binding is not before the upper {upper.value}")
         moved = [replace(each, time=Timestamp(max(each.time, since.value))) for each in given]
-        counts: dict[Position, int] = {}
+        counts: dict[Element, int] = {}
         bindings: list[Binding] = []
         for time, group in groupby(sorted(moved, key=_time), key=_time):
             for update in group:
-                counts[update.position] = counts.get(update.position, 0) + update.diff
-            counts = {position: count for position, count in counts.items() if count}
+                counts[update.element] = counts.get(update.element, 0) + update.diff
+            counts = {element: count for element, count in counts.items() if count}
             frontier = SourceFrontier.of(counts)
             before = bindings[-1].frontier if bindings else minimum
-            whole = len(frontier.positions) == len(counts) == sum(counts.values())
+            whole = len(frontier.elements) == len(counts) == sum(counts.values())
             if not whole or not before.not_after(frontier):
                 raise FatalError(f"the remap is damaged at {time}: {counts} after {before}")
             if not bindings or before != frontier:

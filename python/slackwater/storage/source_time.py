@@ -1,8 +1,9 @@
 """Positions in a source, and frontiers of positions.
 
-A source is a fixed number of partitions, most have one; in each partition messages are numbered.
-Positions of different partitions cannot be compared, so a frontier has one position for each
-partition that may still bring messages.
+A source consists of partitions, most have one; in each partition messages are numbered. Positions
+of different partitions cannot be compared, so a frontier has one position for each partition that
+may still bring messages. Partitions may be added while a source runs: then a frontier also says
+from which number on nothing was read of any partition.
 
 Source: spec controllers 5.1.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -33,31 +35,58 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFrontier:
-    """An antichain of positions: what is at or behind one of them may still come.
+class Unread:
+    """All partitions from the number `first` on, of which nothing was read; most may not exist."""
 
-    The empty frontier is the largest: the source has ended. A frontier has no truth value, because
-    an empty one is not "false". Made by `of` and `minimum`, which keep `positions` sorted.
+    first: int
+
+    def __post_init__(self) -> None:
+        if self.first < 0:
+            raise ValueError(f"{self} are no partitions")
+
+
+Element: TypeAlias = Position | Unread
+"""One element of a frontier."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFrontier:
+    """An antichain of elements: what is at or behind one of them may still come.
+
+    `unread` None: no partition comes that has no position here. The empty frontier is the largest:
+    the source has ended. A frontier has no truth value, because an empty one is not "false". Made
+    by `of` and `minimum`, which keep `positions` sorted, and what is unread in one element.
     """
 
     positions: tuple[Position, ...]
+    unread: Unread | None = None
 
     def __bool__(self) -> bool:
         raise TypeError("a frontier has no truth value; use is_empty or compare it")
 
     @staticmethod
-    def of(positions: Iterable[Position]) -> SourceFrontier:
-        """The frontier of the earliest of these positions."""
-        least: dict[int, Position] = {}
-        for position in positions:
-            known = least.get(position.partition)
-            if known is None or position.offset < known.offset:
-                least[position.partition] = position
-        return SourceFrontier(tuple(sorted(least.values())))
+    def of(elements: Iterable[Element]) -> SourceFrontier:
+        """The frontier of the earliest of these elements."""
+        least: dict[int, int] = {}
+        firsts: list[int] = []
+        for each in elements:
+            if isinstance(each, Unread):
+                firsts.append(each.first)
+            else:
+                least[each.partition] = min(each.offset, least.get(each.partition, each.offset))
+        if not firsts:
+            return SourceFrontier(tuple(Position(*each) for each in sorted(least.items())))
+        first = min(firsts)
+        while first > 0 and least.get(first - 1) == 0:
+            first -= 1
+        known = (Position(*each) for each in sorted(least.items()) if each[0] < first)
+        return SourceFrontier(tuple(known), Unread(first))
 
     @staticmethod
-    def minimum(partitions: int = 1) -> SourceFrontier:
-        """Everything may still come."""
+    def minimum(partitions: int | None = 1) -> SourceFrontier:
+        """Everything may still come. `partitions` None: of as many partitions as there will be."""
+        if partitions is None:
+            return SourceFrontier((), Unread(0))
         return SourceFrontier(tuple(Position(number, 0) for number in range(partitions)))
 
     @staticmethod
@@ -66,16 +95,32 @@ class SourceFrontier:
         return SourceFrontier((Position(0, offset),))
 
     @property
+    def elements(self) -> tuple[Element, ...]:
+        return self.positions if self.unread is None else (*self.positions, self.unread)
+
+    @property
     def is_empty(self) -> bool:
-        return len(self.positions) == 0
+        return not self.positions and self.unread is None
+
+    def offset(self, partition: int) -> int | None:
+        """The first offset of the partition that may still come; None: none does."""
+        found = (each.offset for each in self.positions if each.partition == partition)
+        unread = self.unread is not None and self.unread.first <= partition
+        return next(found, 0 if unread else None)
 
     def allows(self, position: Position) -> bool:
         """Whether a message at `position` may still come."""
-        return any(each.precedes(position) for each in self.positions)
+        first = self.offset(position.partition)
+        return first is not None and first <= position.offset
 
     def not_after(self, other: SourceFrontier) -> bool:
         """Whether all that `other` allows is allowed by this frontier."""
-        return all(self.allows(position) for position in other.positions)
+        if not all(self.allows(position) for position in other.positions):
+            return False
+        if other.unread is None:
+            return True
+        # Of the partitions that are unread there, those that have a position here were read.
+        return self.unread is not None and self.unread.first <= other.unread.first
 
     def before(self, other: SourceFrontier) -> bool:
         """Whether `other` has gone on from here."""

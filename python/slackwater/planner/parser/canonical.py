@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from slackwater.planner.parser.cluster_sql import cluster_sql
 from slackwater.planner.parser.durations import format_duration
+from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.statements import (
@@ -211,6 +213,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield f"WEBHOOK ({', '.join(_webhook(webhook))})"
         case ChangefeedSource() as feed:
             yield from _changefeed(feed)
+        case KafkaSource() as topic:
+            yield kafka_sql(topic)
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms

@@ -8,6 +8,8 @@ from typing import Literal, cast
 
 from slackwater.planner.parser.changefeed import read_changefeed
 from slackwater.planner.parser.clusters import read_create_cluster
+from slackwater.planner.parser.kafka import read_kafka
+from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
@@ -70,8 +72,8 @@ _REFUSED = (
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
-_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK and CHANGEFEED."
-_OTHER_SOURCES = ("KAFKA", "POSTGRES", "MYSQL", "SQL SERVER", "DELTA")
+_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED and KAFKA."
+_OTHER_SOURCES = ("POSTGRES", "MYSQL", "SQL SERVER", "DELTA")
 _OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("MARKETING",)
 _COLUMNS: Mapping[type, tuple[str, str]] = {
@@ -423,8 +425,8 @@ def _source(cursor: TokenCursor) -> CreateSource:
     cluster = read_cluster(cursor)
     cursor.expect("FROM")
     connector = _connector(cursor)
-    if columns is not None and not isinstance(connector, FilesSource):
-        shown, advice = _COLUMNS[type(connector)]
+    if columns is not None and (refused := _without_columns(connector)) is not None:
+        shown, advice = refused
         raise cursor.unsupported(f"Columns of {shown}", advice)
     is_webhook = isinstance(connector, WebhookSource)
     if is_webhook and cursor.looking_at("EXPOSE"):
@@ -452,6 +454,16 @@ def _source(cursor: TokenCursor) -> CreateSource:
     )
 
 
+def _without_columns(connector: Connector) -> tuple[str, str] | None:
+    """What has no columns that can be declared, with advice; None: it takes a declaration."""
+    if isinstance(connector, KafkaSource):
+        kind = connector.decoding.value.kind
+        if kind in ("JSON", "CSV"):
+            return None
+        return f"values in the format {kind}", "Leave them out, or read the values as JSON or CSV."
+    return _COLUMNS.get(type(connector))
+
+
 def _declared_columns(cursor: TokenCursor) -> TextSlice | None:
     if not cursor.token.is_symbol("("):
         return None
@@ -472,10 +484,12 @@ def _connector(cursor: TokenCursor) -> Connector:
         return read_webhook(cursor)
     if cursor.accept("CHANGEFEED"):
         return read_changefeed(cursor)
+    if cursor.accept("KAFKA"):
+        return read_kafka(cursor)
     for other in (*_OTHER_SOURCES, "ICEBERG"):
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
-    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK or CHANGEFEED")
+    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK, CHANGEFEED or KAFKA")
 
 
 def _load_generator(cursor: TokenCursor) -> LoadGenerator:

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 
 
@@ -302,7 +303,7 @@ class AlterSecret:
     if_exists: bool = False
 
 
-Connector = LoadGenerator | FilesSource | WebhookSource | ChangefeedSource
+Connector = LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,55 @@
+"""``FROM KAFKA`` as canonical text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from slackwater.planner.parser.kafka_source import Decoding, Included, KafkaSource, Payload
+from slackwater.repr.relation import quote_identifier, quote_string
+
+
+def kafka_sql(source: KafkaSource) -> str:
+    """The text from KAFKA on."""
+    options = [f"TOPIC {quote_string(source.topic)}"]
+    if source.start_offsets:
+        options.append(f"START OFFSET ({', '.join(map(str, source.start_offsets))})")
+    if source.start_timestamp_ms is not None:
+        options.append(f"START TIMESTAMP {source.start_timestamp_ms}")
+    if source.group_id_prefix is not None:
+        options.append(f"GROUP ID PREFIX {quote_string(source.group_id_prefix)}")
+    words = (f"KAFKA CONNECTION {source.connection.sql} ({', '.join(options)})",)
+    return " ".join((*words, *_decoding(source.decoding)))
+
+
+def _decoding(decoding: Decoding) -> Iterator[str]:
+    value = _format(decoding.value)
+    if decoding.key is None:
+        yield f"FORMAT {value}"
+    else:
+        yield f"KEY FORMAT {_format(decoding.key)} VALUE FORMAT {value}"
+    if decoding.included:
+        yield f"INCLUDE {', '.join(map(_included, decoding.included))}"
+    if decoding.envelope == "UPSERT":
+        yield "ENVELOPE UPSERT"
+        if decoding.inline_errors is not None:
+            column = quote_identifier(decoding.inline_errors)
+            yield f"(VALUE DECODING ERRORS = INLINE AS {column})"
+    if decoding.on_error != "PROPAGATE":
+        yield f"ON ERROR {decoding.on_error}"
+
+
+def _format(payload: Payload) -> str:
+    if payload.kind != "CSV":
+        return payload.kind
+    if payload.header is not None:
+        columns = f"HEADER ({', '.join(map(quote_identifier, payload.header))})"
+    else:
+        columns = f"{payload.columns} COLUMNS"
+    delimiter = quote_string(payload.delimiter)
+    return f"CSV WITH {columns}" + ("" if delimiter == "','" else f" DELIMITED BY {delimiter}")
+
+
+def _included(each: Included) -> str:
+    header = "" if each.header is None else f" {quote_string(each.header)}"
+    kind = " BYTES" if each.is_bytes else ""
+    return f"{each.what}{header} AS {quote_identifier(each.column)}{kind}"

@@ -1,0 +1,234 @@
+"""Messages of a topic as rows: keys and values by their formats, and what else is included.
+
+What cannot be read is told with its reason, by the number of the message; nothing is raised for it.
+
+Source: surface 4; docs/decisions 0069.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.file_formats import csv_records, json_cells, json_object, typed_columns
+from slackwater.storage.kafka.columns import SourceColumns
+from slackwater.storage.kafka.topic import Messages
+
+_NOT_UTF8 = "it is not UTF-8 text"
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The rows of messages, in their order, and what is none.
+
+    `places` has the number of the message of each row. `bad_keys` and `bad_values` have the reasons
+    by the numbers of messages; with a column for errors of values there are rows for these.
+    """
+
+    rows: pa.Table
+    places: Sequence[int]
+    bad_keys: Mapping[int, str] = field(default_factory=dict)
+    bad_values: Mapping[int, str] = field(default_factory=dict)
+
+
+class Decoder:
+    """Decodes the messages of one source."""
+
+    def __init__(self, decoding: Decoding, columns: SourceColumns) -> None:
+        self._decoding = decoding
+        self._columns = columns
+        self._schema = columns.desc.arrow_schema()
+
+    def rows(self, messages: Messages) -> Decoded:
+        """The rows of all messages, but of those with UPSERT that have no value.
+
+        A key that is NULL is NULL in the row; what is missing is for the envelope to say.
+        """
+        keys = self._keys(messages)
+        upsert = self._decoding.envelope == "UPSERT"
+        # Without a value, an upsert deletes: there is nothing to decode.
+        texts = [
+            None if value is None or place in keys.bad else value
+            for place, value in enumerate(messages.values)
+        ]
+        values = self._values(texts)
+        metadata = [_metadata(each, messages) for each, _ in self._columns.metadata]
+        bad = dict(values.bad)
+        for part in metadata:
+            for place, reason in part.bad.items():
+                bad.setdefault(place, reason)
+        inline = self._columns.error is not None
+        if upsert:
+            bad = {place: why for place, why in bad.items() if messages.values[place] is not None}
+        left_out = set(keys.bad) | (set() if inline else set(bad))
+        places = [
+            place
+            for place, value in enumerate(messages.values)
+            if place not in left_out and not (upsert and value is None)
+        ]
+        arrays = list(values.arrays)
+        if self._columns.key is not None:
+            arrays.insert(0, keys.arrays[0])
+        if inline:
+            errors = [{"description": bad[n]} if n in bad else None for n in range(len(messages))]
+            arrays.append(pa.array(errors, self._schema.field(len(arrays)).type))
+        arrays += [part.arrays[0] for part in metadata]
+        if len(places) < len(messages):
+            chosen = pa.array(places, pa.int64())
+            arrays = [array.take(chosen) for array in arrays]
+        return Decoded(pa.Table.from_arrays(arrays, schema=self._schema), places, keys.bad, bad)
+
+    def _keys(self, messages: Messages) -> _Cells:
+        payload = self._decoding.key
+        if payload is None or self._columns.key is None:
+            return _Cells(())
+        return _whole(payload, messages.keys)
+
+    def _values(self, found: Sequence[bytes | None]) -> _Cells:
+        """The columns of the values; all are NULL where there is none."""
+        payload, declared = self._decoding.value, self._columns.declared
+        if payload.kind == "CSV":
+            return _csv(payload, declared or self._columns.value, found)
+        return _whole(payload, found) if declared is None else _json_columns(declared, found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Columns with a value for each message; those of messages in `bad` mean nothing."""
+
+    arrays: Sequence[pa.Array]
+    bad: Mapping[int, str] = field(default_factory=dict)
+
+
+def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
+    """One column with the whole key or value."""
+    if payload.kind == "BYTES":
+        return _Cells((pa.array(found, pa.binary()),))
+    texts, bad = _texts(found)
+    if payload.kind == "JSON":
+        for place, text in enumerate(texts):
+            if text is not None and (reason := _no_json(text)) is not None:
+                bad[place] = reason
+    return _Cells((pa.array(texts, pa.string()),), bad)
+
+
+def _no_json(text: str) -> str | None:
+    """Why the text is not one JSON value; None: it is one."""
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON: {error}"
+    return None
+
+
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+def _json_columns(declared: RelationDesc, found: Sequence[bytes | None]) -> _Cells:
+    """The columns of objects, by the rules of files with JSON lines."""
+    schema = declared.arrow_schema()
+    texts, bad = _texts(found)
+    empty = [None] * len(schema)
+    rows: list[Sequence[Any]] = []
+    for place, text in enumerate(texts):
+        rows.append(empty)
+        if text is None:
+            continue
+        value = json_object(text)
+        try:
+            if isinstance(value, ValueError):
+                raise value
+            rows[-1] = json_cells(value, declared.names, schema)
+        except ValueError as error:
+            bad[place] = str(error)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(cells, f.type) for cells, f in zip(columns, schema, strict=True)]
+    return _Cells(arrays, _also_missing(bad, declared, found))
+
+
+def _csv(payload: Payload, desc: RelationDesc, found: Sequence[bytes | None]) -> _Cells:
+    """The columns of values that are one record of CSV each."""
+    width = len(desc.columns)
+    texts, bad = _texts(found)
+    empty: list[str | None] = [None] * width
+    rows: list[Sequence[str | None]] = []
+    for place, text in enumerate(texts):
+        rows.append(empty)
+        if text is None:
+            continue
+        records = list(csv_records(text, payload.delimiter))
+        problem = next((each.problem for each in records if each.problem), None)
+        if problem is not None:
+            bad[place] = problem
+        elif len(records) != 1:
+            bad[place] = f"{len(records)} records instead of one"
+        elif len(records[0].cells) != width:
+            bad[place] = f"{len(records[0].cells)} fields instead of {width}"
+        else:
+            rows[-1] = [cell or None for cell in records[0].cells]
+    columns = list(zip(*rows, strict=True)) or [()] * width
+    typed = typed_columns(columns, desc)
+    for place, reason in typed.bad.items():
+        if found[place] is not None:
+            bad.setdefault(place, reason)
+    return _Cells(typed.arrays, _also_missing(bad, desc, found))
+
+
+def _also_missing(
+    bad: Mapping[int, str], desc: RelationDesc, found: Sequence[bytes | None]
+) -> Mapping[int, str]:
+    """Also those without a value, if there is a column that cannot be NULL."""
+    needed = next((column.name for column in desc.columns if not column.nullable), None)
+    if needed is None or None not in found:
+        return bad
+    missing = [place for place, value in enumerate(found) if value is None]
+    return {**dict.fromkeys(missing, f"NULL in the column {needed}"), **bad}
+
+
+def _texts(found: Sequence[bytes | None]) -> tuple[list[str | None], dict[int, str]]:
+    try:
+        return [None if each is None else each.decode() for each in found], {}
+    except UnicodeDecodeError:
+        pass
+    texts: list[str | None] = []
+    bad: dict[int, str] = {}
+    for place, each in enumerate(found):
+        try:
+            texts.append(None if each is None else each.decode())
+        except UnicodeDecodeError:
+            texts.append(None)
+            bad[place] = _NOT_UTF8
+    return texts, bad
+
+
+def _metadata(each: Included, messages: Messages) -> _Cells:
+    match each.what:
+        case "PARTITION":
+            return _Cells((pa.array(messages.partitions, pa.int32()),))
+        case "OFFSET":
+            return _Cells((pa.array(messages.offsets, pa.int64()),))
+        case "TIMESTAMP":
+            milliseconds = pa.array(messages.sent_ms, pa.timestamp("ms", tz="UTC"))
+            return _Cells((milliseconds.cast(pa.timestamp("us", tz="UTC")),))
+        case "HEADERS":
+            entry = pa.struct(
+                [pa.field("key", pa.string(), False), pa.field("value", pa.binary(), True)]
+            )
+            kind = pa.list_(pa.field("element", entry, False))
+            listed = [[{"key": k, "value": v} for k, v in found] for found in messages.headers]
+            return _Cells((pa.array(listed, kind),))
+        case _:
+            # Of headers with one name the last counts, as a later one replaces an earlier one.
+            found = [dict(headers).get(each.header or "") for headers in messages.headers]
+            if each.is_bytes:
+                return _Cells((pa.array(found, pa.binary()),))
+            texts, bad = _texts(found)
+            told = dict.fromkeys(bad, f"its header '{each.header}' is not UTF-8 text")
+            return _Cells((pa.array(texts, pa.string()),), told)

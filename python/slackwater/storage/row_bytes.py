@@ -1,0 +1,52 @@
+"""Rows as bytes, small and comparable, for what keeps many of them in memory."""
+
+from __future__ import annotations
+
+import marshal
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from slackwater.persist.nested import as_type, with_leaves
+from slackwater.repr.relation import RelationDesc
+
+_VERSION = 2
+"""The last version of `marshal` that writes equal values alike: later ones write references."""
+
+
+class RowBytes:
+    """Turns rows of a relation into bytes and back.
+
+    Promise: ``decode(encode(table)) == table``, and two rows have the same bytes exactly if each of
+    their values is the same, bit by bit. Bytes are for this process alone.
+    """
+
+    def __init__(self, desc: RelationDesc) -> None:
+        self._schema = desc.arrow_schema()
+        self._plain = [with_leaves(field.type, _plain) for field in self._schema]
+
+    def encode(self, table: pa.Table) -> list[bytes]:
+        """The bytes of each row of a table that has the columns of the relation."""
+        columns = [
+            as_type(column.combine_chunks(), kind).to_pylist()
+            for column, kind in zip(table.columns, self._plain, strict=True)
+        ]
+        return [marshal.dumps(row, _VERSION) for row in zip(*columns, strict=True)]
+
+    def decode(self, rows: Sequence[bytes]) -> pa.Table:
+        """The table of these rows."""
+        columns = list(zip(*map(marshal.loads, rows), strict=True)) or [()] * len(self._schema)
+        arrays = [
+            as_type(pa.array(column, kind), field.type)
+            for column, kind, field in zip(columns, self._plain, self._schema, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type whose Python values are numbers, texts or bytes, and exact."""
+    if pa.types.is_date(kind):
+        return pa.int32()
+    if pa.types.is_timestamp(kind):
+        return pa.int64()
+    return pa.string() if pa.types.is_decimal(kind) else kind
