@@ -103,6 +103,9 @@ DESCRIPTIONS: Mapping[str, str] = {
     ),
     "mz_recent_tick_steps": "The steps of these ticks.",
     "mz_secrets": "The names of secrets; nothing shows their values.",
+    "mz_connections": "The connections to other systems.",
+    "mz_kafka_connections": "The connections to Kafka.",
+    "mz_aws_connections": "The connections to AWS, with the ids of their secrets.",
     "mz_webhook_sources": "The addresses of webhook sources.",
     "mz_hydration_progress": (
         "How many rows have been read for each view that is being hydrated, and of how many."

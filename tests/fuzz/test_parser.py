@@ -15,6 +15,13 @@ from hypothesis import strategies as st
 
 from slackwater.planner.parser import statements as s
 from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.connection_options import FORMS, WORDS, Form
+from slackwater.planner.parser.connection_statements import (
+    AlterConnection,
+    ConnectionOption,
+    CreateConnection,
+    ValidateConnection,
+)
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.tokens import Kind, tokenize
@@ -124,7 +131,60 @@ refreshes = st.one_of(
     st.builds(s.RefreshEach, spans, st.none() | moments),
 )
 isolations = st.sampled_from([None, "serializable", "read committed"])
+secrets = {option: names for option, form in FORMS.items() if form is Form.SECRET}
+free_texts = {
+    option: st.tuples(texts)
+    for option, form in FORMS.items()
+    if form in (Form.TEXT, Form.TEXT_OR_SECRET)
+}
+words = {option: st.tuples(st.sampled_from(words)) for option, words in WORDS.items()}
+numbers = {"PORT": st.just(("65535",)), "PROGRESS TOPIC REPLICATION FACTOR": st.just(("1",))}
+places = {
+    "BROKERS": st.sampled_from([("h",), ("h:1", "[::1]:2")]),
+    "HOST": st.just(("h",)),
+    "URL": st.sampled_from([("https://r",), ("https://r:1/a",)]),
+    "ENDPOINT": st.just(("http://e",)),
+}
+options = st.sampled_from(sorted({**secrets, **free_texts, **words, **numbers, **places}))
+given_options = st.lists(
+    options.flatmap(
+        lambda option: st.builds(
+            ConnectionOption,
+            st.just(option),
+            {**secrets, **free_texts, **words, **numbers, **places}[option]
+            | (names if FORMS[option] is Form.TEXT_OR_SECRET else st.nothing()),
+        )
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda option: option.name,
+).map(tuple)
+connected = st.builds(
+    CreateConnection,
+    names,
+    st.just("AWS"),
+    given_options.map(lambda given: tuple(o for o in given if o.name in ("REGION", "ENDPOINT"))),
+    st.booleans(),
+    booleans,
+) | st.builds(
+    CreateConnection,
+    names,
+    st.just("KAFKA"),
+    st.tuples(
+        places["BROKERS"].map(lambda brokers: ConnectionOption("BROKERS", brokers)),
+        st.builds(ConnectionOption, st.just("PROGRESS TOPIC"), st.tuples(texts)),
+    ),
+)
+altered = st.builds(AlterConnection, names, given_options, validate=booleans) | st.builds(
+    AlterConnection,
+    names,
+    reset=st.lists(options, min_size=1, unique=True).map(tuple),
+    if_exists=st.booleans(),
+)
 statements = st.one_of(
+    connected,
+    altered,
+    st.builds(ValidateConnection, names),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,
@@ -222,12 +282,13 @@ fragments = st.sampled_from(
 def position_is_told(read: Callable[[str], object], text: str) -> bool:
     """Whether `text` is read, or refused with an error of ours that has a position.
 
-    Around a position clients show the text, which may have the value of a secret.
+    Around a position clients show the text, which may have the value of a secret or a password.
     """
     try:
         read(text)
     except SlackwaterError as error:
-        return error.position is not None or "SECRET" in text.upper()
+        hides = any(word in text.upper() for word in ("SECRET", "CONNECTION"))
+        return error.position is not None or hides
     return True
 
 

@@ -118,6 +118,10 @@ WITHOUT_CASE = {
         "needs a location in S3",
         "e2e/test_s3_location.py::test_it_needs_a_metastore_elsewhere",
     ),
+    "SLACKWATER_CONNECTOR_MISSING": (
+        "needs a library that is not installed",
+        "unit/adapter/test_external.py::test_a_library_that_is_missing",
+    ),
     "SLACKWATER_NO_SPACE": (
         "needs a full disk",
         "e2e/test_faults.py::test_no_space",

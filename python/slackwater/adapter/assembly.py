@@ -31,6 +31,7 @@ from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
+from slackwater.adapter.ddl.connections import ConnectionDefinitions
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
@@ -60,6 +61,7 @@ from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
+from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
@@ -152,6 +154,7 @@ class _Connectors:
     """The sources, which bring rows in, and the sinks, which take them out."""
 
     secrets: Secrets
+    connections: Connections
     states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
@@ -471,6 +474,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     awaited: dict[GlobalId, Timestamp] = {}
     return _Connectors(
         secrets=secrets,
+        connections=Connections(lambda: relations.state, secrets),
         states=states,
         ingestion=ingestion,
         webhooks=webhooks,
@@ -548,6 +552,7 @@ def _definitions(
             awaited=connectors.awaited_sinks,
         ),
         secrets=SecretDefinitions(changes, connectors.secrets),
+        connections=ConnectionDefinitions(changes),
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),

@@ -12,6 +12,8 @@ from slackwater.adapter.catalog.details import (
     ChangefeedSettings,
     CheckConfig,
     CheckedInput,
+    ConnectionDetails,
+    ConnectionSetting,
     FeedTableSettings,
     FilesDetails,
     GeneratorDetails,
@@ -133,6 +135,17 @@ STORED = {
     ),
     "secret": ("secret", {"version": 2}),
     "secret of before": ("secret", {}),
+    "connection": (
+        "connection",
+        {
+            "kind": "KAFKA",
+            "settings": [
+                {"name": "BROKERS", "texts": ["h", "i"], "secret": None},
+                {"name": "SASL PASSWORD", "texts": [], "secret": "u9"},
+            ],
+            "version": 3,
+        },
+    ),
     "files": ("source", {"connector": "files", "config": FILES, **INGESTED, "errors": 4}),
     "generator": ("source", {"connector": "load-generator", "config": COUNTER, **INGESTED}),
     "keys": ("source", {"connector": "load-generator", "config": KEYS, **INGESTED}),
@@ -179,6 +192,11 @@ MEANT = {
     "sink": SinkDetails(SinkConfig("/out", "JSON", "UPSERT", ("k",), False), 9, 3),
     "secret": SecretDetails(2),
     "secret of before": SecretDetails(),
+    "connection": ConnectionDetails(
+        "KAFKA",
+        (ConnectionSetting("BROKERS", ("h", "i")), ConnectionSetting("SASL PASSWORD", (), "u9")),
+        3,
+    ),
     "files": FilesDetails(FILES_CONFIG, 10, None, "u4", {}, 4),
     "generator": GeneratorDetails(COUNTED, 10, None, "u4"),
     "keys": GeneratorDetails(KeyValueConfig(8, 2, 1, 3, 4, 5), 10, None, "u4"),

@@ -12,6 +12,8 @@ from tests.support.waiting import PATIENCE
 
 from slackwater.adapter.catalog.details import (
     NO_DETAILS,
+    ConnectionDetails,
+    ConnectionSetting,
     FilesDetails,
     IndexDetails,
     MaterializedViewDetails,
@@ -107,6 +109,13 @@ def snapshot():
             create_sql="CREATE INDEX idx ON mv2 (v, k + 1)",
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
+        *(
+            entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
+            for number, name, kind, settings in (
+                (20, "k", "KAFKA", (ConnectionSetting("BROKERS", ("h", "i:1")),)),
+                (21, "a", "AWS", (ConnectionSetting("SECRET ACCESS KEY", (), user_id(17)),)),
+            )
+        ),
     ]
     uppers = {10: 5001, 11: 4001, 13: 3001, 14: 2501, 16: 2001, 18: 86_400_500}
     frontiers = {
@@ -212,7 +221,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
+        mz_secrets mz_connections mz_kafka_connections mz_aws_connections
+        mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
     assert set(NAMED) == set(promised.split())
@@ -316,13 +326,27 @@ def test_objects_of_each_kind(snapshot):
         "out": "sink",
         "idx": "index",
         "key": "secret",
+        "k": "connection",
+        "a": "connection",
     }
     assert objects["mv"]["cluster_id"] == "u1"
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 10
-    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {"out", "idx", "key"}
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 12
+    assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
+        "out",
+        "idx",
+        "key",
+        "k",
+        "a",
+    }
+    assert user_rows("mz_connections", snapshot)["k"]["type"] == "kafka"
+    assert rows("mz_kafka_connections", snapshot) == [
+        {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}
+    ]
+    (aws,) = rows("mz_aws_connections", snapshot)
+    assert (aws["id"], aws["secret_access_key_secret_id"]) == ("u21", "u17")
     assert user_rows("mz_views", snapshot)["v"]["definition"] == "SELECT 1"
     assert user_rows("mz_sources", snapshot)["s"]["type"] == "files"
     assert user_rows("mz_sinks", snapshot)["out"]["format"] == "json"

@@ -14,6 +14,7 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn
 
 from slackwater.compute.definitions import PlanVersion
+from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.refresh import RefreshSchedule
@@ -115,6 +116,38 @@ class SecretDetails:
     """A secret, without its value. `version` grows with each ALTER."""
 
     version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSetting:
+    """An option: its texts, of which BROKERS may have several, or the id of its secret."""
+
+    name: str
+    texts: tuple[str, ...] = ()
+    secret: GlobalId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionDetails:
+    """A connection, without values of secrets. `version` grows with each ALTER."""
+
+    kind: ConnectionKind
+    settings: tuple[ConnectionSetting, ...] = ()
+    version: int = 0
+
+    @property
+    def secrets(self) -> tuple[GlobalId, ...]:
+        """The ids of its secrets, each once."""
+        found = [each.secret for each in self.settings if each.secret is not None]
+        return tuple(dict.fromkeys(found))
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The texts of an option; none: it is a secret, or not there."""
+        return next((each.texts for each in self.settings if each.name == name), ())
+
+    def secret(self, name: str) -> GlobalId | None:
+        """The secret of an option; None: it is a text, or not there."""
+        return next((each.secret for each in self.settings if each.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +280,7 @@ IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
 Retaining = TableDetails | MaterializedViewDetails | IndexDetails | SourceDetails | PartDetails
-Details = NoDetails | ViewDetails | SinkDetails | SecretDetails | Retaining
+Details = NoDetails | ViewDetails | SinkDetails | SecretDetails | ConnectionDetails | Retaining
 
 _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
     "files": FilesDetails,
@@ -267,6 +300,7 @@ _KINDS: Mapping[str, type[Details]] = {
     "materialized-view": MaterializedViewDetails,
     "sink": SinkDetails,
     "secret": SecretDetails,
+    "connection": ConnectionDetails,
     "index": IndexDetails,
     "system-table": NoDetails,
 }
@@ -274,7 +308,7 @@ _KINDS: Mapping[str, type[Details]] = {
 
 def retaining(details: Details, retain_history_ms: int | None) -> Details:
     """The details of an object that keeps so much history; those without history as they are."""
-    if isinstance(details, NoDetails | ViewDetails | SinkDetails | SecretDetails):
+    if not isinstance(details, Retaining):
         return details
     return replace(details, retain_history_ms=retain_history_ms)
 

@@ -55,6 +55,7 @@ class ItemKind(Enum):
     SINK = "sink"
     INDEX = "index"
     SECRET = "secret"
+    CONNECTION = "connection"
     SYSTEM_TABLE = "system-table"
 
     @property
@@ -65,7 +66,7 @@ class ItemKind(Enum):
     @property
     def is_relation(self) -> bool:
         """Whether it has columns and can be read."""
-        return self not in (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
+        return self not in _NOT_READ
 
     @property
     def is_on_cluster(self) -> bool:
@@ -76,6 +77,9 @@ class ItemKind(Enum):
     def is_maintained(self) -> bool:
         """Whether a dataflow maintains it."""
         return self in (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX)
+
+
+_NOT_READ = frozenset({ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET, ItemKind.CONNECTION})
 
 
 def fold(name: str) -> str:

@@ -24,6 +24,8 @@ from slackwater.repr.ids import GlobalId, is_system
 from slackwater.repr.relation import RelationDesc, unclear_field
 
 _RESERVED_PREFIXES = ("mz_", "pg_")
+_BY_ID = frozenset({ItemKind.INDEX, ItemKind.CONNECTION})
+"""The kinds whose definitions have the ids of what they use, and no names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class DropItem:
 
 @dataclass(frozen=True, slots=True)
 class RenameItem:
-    """Renames or moves an object that no other one names."""
+    """Renames or moves an object that no other one names. Some know what they use by its id."""
 
     id: GlobalId
     new_name: str
@@ -346,8 +348,7 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     # A change of case alone keeps its own entry.
     if state.find(schema.name, op.new_name) != item:
         _check_name_free(state, schema.name, op.new_name)
-    # An index knows its relation by the id.
-    dependents = [i for i in state.dependents(item.id) if i.kind is not ItemKind.INDEX]
+    dependents = [i for i in state.dependents(item.id) if i.kind not in _BY_ID]
     if dependents:
         raise _dependents_exist("rename", item.full_name, dependents)
     renamed = replace(item, name=op.new_name, schema_name=schema.name)

@@ -9,7 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
-from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails, ViewDetails
+from slackwater.adapter.catalog.details import (
+    ConnectionDetails,
+    ConnectionSetting,
+    IndexDetails,
+    MaterializedViewDetails,
+    ViewDetails,
+)
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
     OF_SPARK,
@@ -20,6 +26,7 @@ from slackwater.adapter.catalog.settings import (
 )
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError
@@ -41,6 +48,8 @@ def current_sql(state: CatalogState, item: CatalogItem) -> str:
     """The SQL that makes the item again as it is now; for a part of a source, its source's."""
     whole = None if item.parent is None else state.items.get(item.parent)
     cluster = None if item.cluster is None else state.clusters[item.cluster].name
+    if item.kind is ItemKind.CONNECTION:
+        return _create_connection_sql(state, item)
     if item.kind is ItemKind.INDEX:
         return _create_index_sql(state.item(item.depends_on[0]), item, cluster)
     return _shown_sql(item if whole is None else whole, cluster)
@@ -152,6 +161,22 @@ def _create_index_sql(on: CatalogItem, index: CatalogItem, cluster: str | None) 
             under=st.DefinedUnder(None, _kept(details.settings)),
         )
     )
+
+
+def _create_connection_sql(state: CatalogState, item: CatalogItem) -> str:
+    """The statement with the names that the secrets have now."""
+    details = item.of(ConnectionDetails)
+
+    def value(setting: ConnectionSetting) -> tuple[str, ...] | QualifiedName:
+        return setting.texts if setting.secret is None else name_of(state.item(setting.secret))
+
+    options = tuple(ConnectionOption(each.name, value(each)) for each in details.settings)
+    return to_sql(CreateConnection(name_of(item), details.kind, options))
+
+
+def name_of(item: CatalogItem) -> QualifiedName:
+    """The name by which statements mean the item in any session."""
+    return QualifiedName((CATALOG_NAME, item.schema_name, item.name))
 
 
 def _kept(settings: Mapping[str, str] | None) -> tuple[tuple[str, str], ...] | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
+from slackwater.adapter.ddl.connections import ConnectionDefinitions
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
@@ -18,6 +19,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.connection_statements import AlterConnection, CreateConnection
 from slackwater.planner.parser.names import QualifiedName
 
 Create = (
@@ -27,6 +29,7 @@ Create = (
     | st.CreateSource
     | st.CreateSink
     | st.CreateSecret
+    | CreateConnection
 )
 
 
@@ -45,6 +48,7 @@ class Definitions:
     sources: SourceDefinitions
     sinks: SinkDefinitions
     secrets: SecretDefinitions
+    connections: ConnectionDefinitions
     changefeeds: ChangefeedDefinitions
     parameters: ParameterDefinitions
     clusters: ClusterDefinitions
@@ -65,12 +69,15 @@ class Definitions:
                 | st.CreateMaterializedView()
                 | st.CreateSource()
                 | st.CreateSecret()
+                | CreateConnection()
             ):
                 self._create(execution, statement, statement.name)
             case st.AlterSystem():
                 self.parameters.alter_system(execution, statement)
             case st.AlterSecret():
                 self.secrets.alter_secret(execution, statement)
+            case AlterConnection():
+                self.connections.alter_connection(execution, statement)
             case st.DropObjects():
                 self.objects.drop_objects(execution, statement)
             case st.AlterRename():
@@ -122,3 +129,5 @@ class Definitions:
                 self.sinks.create_sink(execution, named, statement)
             case st.CreateSecret():
                 self.secrets.create_secret(execution, named, statement)
+            case CreateConnection():
+                self.connections.create_connection(execution, named, statement)

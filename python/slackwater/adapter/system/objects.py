@@ -14,6 +14,7 @@ from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.details import (
     CONNECTOR_NAMES,
     ChangefeedDetails,
+    ConnectionDetails,
     GeneratorDetails,
     IndexDetails,
     MaterializedViewDetails,
@@ -30,6 +31,7 @@ from slackwater.adapter.catalog.model import (
 from slackwater.adapter.catalog.naming import columns_of_keys
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.adapter.system.snapshot import SystemSnapshot
+from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.refresh import LAST_TIME_MS
 from slackwater.repr.frontier import Timestamp
@@ -41,7 +43,6 @@ DATABASE_ID = "u1"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _USER_OIDS = 1_000_000
 _SYSTEM_OIDS = 20_000
-_NO_RELATION_KINDS = (ItemKind.SINK, ItemKind.INDEX, ItemKind.SECRET)
 
 
 def oid(global_id: str) -> int:
@@ -101,7 +102,7 @@ def objects(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 def relations(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot):
-        if item.kind not in _NO_RELATION_KINDS:
+        if item.kind.is_relation:
             yield _object_row(snapshot, item)
 
 
@@ -356,6 +357,56 @@ def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """The secrets, without their values."""
     for item in items(snapshot, ItemKind.SECRET):
         yield (*_identity(snapshot, item), item.owner, _privileges(item))
+
+
+def connection_type(details: ConnectionDetails) -> str:
+    """The kind of a connection: ``kafka``, ``confluent-schema-registry``, ``postgres``, ``aws``."""
+    return details.kind.lower().replace(" ", "-")
+
+
+def connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.CONNECTION):
+        yield (
+            *_identity(snapshot, item),
+            connection_type(item.of(ConnectionDetails)),
+            item.owner,
+            _privileges(item),
+            *_definition(snapshot, item),
+        )
+
+
+def _connections_to(
+    snapshot: SystemSnapshot, kind: ConnectionKind
+) -> Iterator[tuple[GlobalId, ConnectionDetails]]:
+    for item in items(snapshot, ItemKind.CONNECTION):
+        details = item.of(ConnectionDetails)
+        if details.kind == kind:
+            yield item.id, details
+
+
+def kafka_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item_id, details in _connections_to(snapshot, "KAFKA"):
+        yield item_id, list(details.texts("BROKERS")), _text(details, "PROGRESS TOPIC")
+
+
+def aws_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item_id, details in _connections_to(snapshot, "AWS"):
+        yield (
+            item_id,
+            _text(details, "ENDPOINT"),
+            _text(details, "REGION"),
+            _text(details, "ACCESS KEY ID"),
+            details.secret("ACCESS KEY ID"),
+            details.secret("SECRET ACCESS KEY"),
+            _text(details, "SESSION TOKEN"),
+            details.secret("SESSION TOKEN"),
+            _text(details, "ASSUME ROLE ARN"),
+            _text(details, "ASSUME ROLE SESSION NAME"),
+        )
+
+
+def _text(details: ConnectionDetails, option: str) -> str | None:
+    return next(iter(details.texts(option)), None)
 
 
 def system_parameters(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -358,6 +358,25 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "id! object_id! type! time:long!",
         activity.active_peeks,
     ),
+    (
+        "mz_catalog",
+        "mz_connections",
+        f"{_HEAD} type! owner_id! privileges:texts! {_SQL}",
+        objects.connections,
+    ),
+    (
+        "mz_catalog",
+        "mz_kafka_connections",
+        "id! brokers:texts! sink_progress_topic",
+        objects.kafka_connections,
+    ),
+    (
+        "mz_internal",
+        "mz_aws_connections",
+        "id! endpoint region access_key_id access_key_id_secret_id secret_access_key_secret_id"
+        " session_token session_token_secret_id assume_role_arn assume_role_session_name",
+        objects.aws_connections,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

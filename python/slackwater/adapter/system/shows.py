@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import IndexDetails, MaterializedViewDetails
+from slackwater.adapter.catalog.details import (
+    ConnectionDetails,
+    IndexDetails,
+    MaterializedViewDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.naming import expect_kind, find_item, kind_of
 from slackwater.adapter.catalog.render import cluster_sql, current_sql
@@ -16,7 +20,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, Session
-from slackwater.adapter.system.objects import source_type
+from slackwater.adapter.system.objects import connection_type, source_type
 from slackwater.compute.controller.protocol import Problem
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
@@ -35,6 +39,7 @@ _LISTED: dict[st.ShowKind, ItemKind | None] = {
     st.ShowKind.MATERIALIZED_VIEWS: ItemKind.MATERIALIZED_VIEW,
     st.ShowKind.VIEWS: ItemKind.VIEW,
     st.ShowKind.SECRETS: ItemKind.SECRET,
+    st.ShowKind.CONNECTIONS: ItemKind.CONNECTION,
 }
 
 _COLUMNS: dict[st.ShowKind, RelationDesc] = {
@@ -47,6 +52,7 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     ),
     st.ShowKind.VIEWS: strings("name", "comment"),
     st.ShowKind.SECRETS: strings("name", "comment"),
+    st.ShowKind.CONNECTIONS: strings("name", "type", "comment"),
     st.ShowKind.CLUSTERS: strings("name", "replicas", "comment"),
     st.ShowKind.CLUSTER_REPLICAS: strings("cluster", "replica", "size", "comment"),
     st.ShowKind.NOTICES: strings("name", "code", "message"),
@@ -184,6 +190,8 @@ class Shows:
                 return (item.name, source_type(item), cluster, status, error, comment)
             case st.ShowKind.SINKS:
                 return (item.name, "files", cluster, comment)
+            case st.ShowKind.CONNECTIONS:
+                return (item.name, connection_type(item.of(ConnectionDetails)), comment)
             case st.ShowKind.INDEXES:
                 on = self._relations.item(item.depends_on[0])
                 keys = ", ".join(item.of(IndexDetails).keys)

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slackwater.planner.parser.cluster_sql import cluster_sql
+from slackwater.planner.parser.connection_sql import connection_sql
+from slackwater.planner.parser.connection_statements import (
+    AlterConnection,
+    CreateConnection,
+    ValidateConnection,
+)
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.kafka_sql import kafka_sql
@@ -95,6 +101,8 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("CREATE SECRET", "IF NOT EXISTS" if if_not_exists else "", name.sql, _HIDDEN)
         case AlterSecret(name=name, if_exists=if_exists):
             return ("ALTER SECRET", "IF EXISTS" if if_exists else "", name.sql, _HIDDEN)
+        case CreateConnection() | AlterConnection() | ValidateConnection():
+            return connection_sql(statement)
         case (
             DropObjects()
             | AlterRename()

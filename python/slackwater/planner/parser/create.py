@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
 from slackwater.planner.parser.changefeed import read_changefeed
 from slackwater.planner.parser.clusters import read_create_cluster
+from slackwater.planner.parser.connection_statements import CreateConnection
+from slackwater.planner.parser.connections import read_create_connection
 from slackwater.planner.parser.kafka import read_kafka
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import CATALOG, QualifiedName
@@ -61,10 +63,10 @@ Created = (
     | CreateSource
     | CreateSink
     | CreateSecret
+    | CreateConnection
 )
 
 _REFUSED = (
-    "CONNECTION",
     "TYPE",
     "ROLE",
     "NETWORK POLICY",
@@ -106,7 +108,7 @@ def read_create(cursor: TokenCursor) -> Created | None:
         return _replacement(cursor)
     for kind in _REFUSED:
         if cursor.looking_at(*kind.split()):
-            raise cursor.unsupported(f"CREATE {kind}", _advice(kind), start)
+            raise cursor.unsupported(f"CREATE {kind}", "Leave it out.", start)
     if cursor.looking_at("CLUSTER"):
         if or_replace:
             raise cursor.unsupported("CREATE OR REPLACE CLUSTER", "DROP CLUSTER first.", start)
@@ -122,19 +124,14 @@ def read_create(cursor: TokenCursor) -> Created | None:
             "CREATE TEMPORARY FUNCTION f.",
             start,
         )
-    for kind, read in (("SOURCE", _source), ("SINK", _sink), ("SECRET", read_create_secret)):
+    for kind, read in _KINDS:
         if not cursor.accept(kind):
             continue
+        cursor.hides_text = kind in ("SECRET", "CONNECTION")
         if or_replace:
             raise cursor.unsupported(f"CREATE OR REPLACE {kind}", f"DROP {kind} first.", start)
         return read(cursor)
     return None
-
-
-def _advice(kind: str) -> str:
-    if kind == "CONNECTION":
-        return _CONNECTORS
-    return "Leave it out."
 
 
 def _is_ours(cursor: TokenCursor) -> bool:
@@ -667,3 +664,11 @@ def _sink_envelope(cursor: TokenCursor) -> Envelope:
     if cursor.accept("UPSERT"):
         return Envelope("UPSERT", first or read_key(cursor))
     raise cursor.syntax_error("DIFF, UPSERT or DEBEZIUM")
+
+
+_KINDS: Sequence[tuple[str, Callable[[TokenCursor], Created]]] = (
+    ("SOURCE", _source),
+    ("SINK", _sink),
+    ("SECRET", read_create_secret),
+    ("CONNECTION", read_create_connection),
+)

@@ -10,6 +10,8 @@ from slackwater.planner.parser.clusters import (
     read_comment_on_cluster,
     read_drop_cluster,
 )
+from slackwater.planner.parser.connection_statements import AlterConnection
+from slackwater.planner.parser.connections import read_alter_connection
 from slackwater.planner.parser.create import read_cluster, retain_history
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
@@ -42,7 +44,6 @@ from slackwater.planner.parser.tokens import Kind, TokenCursor
 
 _SPARK_KINDS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})
 _REFUSED_KINDS = (
-    "CONNECTION",
     "ROLE",
     "TYPE",
     "NETWORK POLICY",
@@ -50,7 +51,6 @@ _REFUSED_KINDS = (
 _REFUSED_ALTERS = (*_REFUSED_KINDS, "DEFAULT PRIVILEGES")
 _REFUSED_SHOWS = (
     "SUBSOURCES",
-    "CONNECTIONS",
     "TYPES",
     "ROLES",
     "NETWORK POLICIES",
@@ -59,7 +59,8 @@ _REFUSED_SHOWS = (
     "ROLE MEMBERSHIP",
 )
 _KINDS_TEXT = (
-    "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX, SECRET, SCHEMA and CLUSTER."
+    "The kinds are TABLE, VIEW, MATERIALIZED VIEW, SOURCE, SINK, INDEX, SECRET, CONNECTION, "
+    "SCHEMA and CLUSTER."
 )
 _RETAINERS = frozenset(
     {ObjectKind.TABLE, ObjectKind.MATERIALIZED_VIEW, ObjectKind.SOURCE, ObjectKind.INDEX}
@@ -119,6 +120,7 @@ Altered = (
     | AlterSourceAddTable
     | ReplayDeadLetters
     | AlterSecret
+    | AlterConnection
     | AlterSystem
 )
 
@@ -139,6 +141,8 @@ def read_alter(
     cursor.statement = f"ALTER {kind.value}"
     if kind is ObjectKind.SECRET and (secret := read_alter_secret(cursor)) is not None:
         return secret
+    if kind is ObjectKind.CONNECTION and (changed := read_alter_connection(cursor)) is not None:
+        return changed
     if_exists = cursor.accept("IF", "EXISTS")
     if kind in _SPARK_KINDS and cursor.token.kind not in (Kind.WORD, Kind.QUOTED):
         return None
@@ -185,6 +189,8 @@ def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
     if cursor.at_end:
         if kind is ObjectKind.SECRET:
             raise cursor.syntax_error("AS or RENAME TO")
+        if kind is ObjectKind.CONNECTION:
+            raise cursor.syntax_error("SET, RESET or RENAME TO")
         if kind not in _SPARK_KINDS:
             raise cursor.syntax_error("RENAME TO, SET or RESET")
         return

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 
 from slackwater.planner.parser.durations import parse_duration
+from slackwater.planner.parser.redaction import REDACTED
 from slackwater.planner.parser.tokens import Kind, Token, TokenCursor
 from slackwater.repr.errors import SlackwaterError
 
@@ -24,11 +25,15 @@ _FALSE = frozenset({"FALSE", "OFF", "NO", "0"})
 
 
 def read_options(
-    cursor: TokenCursor, known: Mapping[str, ReadValue], repeated: Collection[str] = ()
+    cursor: TokenCursor,
+    known: Mapping[str, ReadValue],
+    repeated: Collection[str] = (),
+    refused: Collection[str] = (),
 ) -> dict[str, OptionValue]:
     """The options of the parenthesised list at the cursor, by their names in upper case.
 
-    Those of `repeated` may be given several times; the last value is in the answer.
+    Those of `repeated` may be given several times; the last value is in the answer. Those of
+    `refused` are read to be refused, and no error lists them.
     Raises SLACKWATER_UNKNOWN_OPTION, SLACKWATER_DUPLICATE_OPTION, SLACKWATER_INVALID_OPTION,
     SLACKWATER_SYNTAX_ERROR, each at the option that it is about.
     """
@@ -36,7 +41,7 @@ def read_options(
     found: dict[str, OptionValue] = {}
     while True:
         at = cursor.token
-        option = _option_name(cursor, known)
+        option = _option_name(cursor, known, refused)
         if option in found and option not in repeated:
             raise cursor.error(
                 "SLACKWATER_DUPLICATE_OPTION", at, statement=cursor.statement, option=option
@@ -51,14 +56,20 @@ def read_options(
     return found
 
 
-def _option_name(cursor: TokenCursor, known: Mapping[str, ReadValue]) -> str:
+def _option_name(
+    cursor: TokenCursor, known: Mapping[str, ReadValue], refused: Collection[str]
+) -> str:
     for option in sorted(known, key=len, reverse=True):
         if cursor.accept(*option.split()):
             return option
     at = cursor.token
     words: list[str] = []
+    usual = {word for option in known for word in option.split()} if cursor.hides_text else None
     while cursor.token.kind is Kind.WORD:
         words.append(cursor.advance().text.upper())
+        # What follows the first strange word may be a value.
+        if usual is not None and words[-1] not in usual:
+            break
     if not words:
         raise cursor.syntax_error("an option")
     raise cursor.error(
@@ -66,18 +77,19 @@ def _option_name(cursor: TokenCursor, known: Mapping[str, ReadValue]) -> str:
         at,
         statement=cursor.statement,
         option=" ".join(words),
-        options=", ".join(known),
+        options=", ".join(option for option in known if option not in refused),
     )
 
 
 def invalid(cursor: TokenCursor, option: str, token: Token, reason: str) -> SlackwaterError:
     """SLACKWATER_INVALID_OPTION at the token, which is the value of the option."""
+    value = repr(token.text) if token.kind is Kind.STRING else token.text or token.kind.value
     return cursor.error(
         "SLACKWATER_INVALID_OPTION",
         token,
         option=option,
         statement=cursor.statement,
-        value=repr(token.text) if token.kind is Kind.STRING else token.text or token.kind.value,
+        value=REDACTED if cursor.hides_text else value,
         reason=reason,
     )
 

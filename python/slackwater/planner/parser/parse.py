@@ -6,6 +6,7 @@ parses exactly what the user wrote. Source: architecture 5, surface 4 and 7.
 
 from __future__ import annotations
 
+from slackwater.planner.parser.connections import read_validate
 from slackwater.planner.parser.create import read_create
 from slackwater.planner.parser.objects import read_alter, read_comment, read_drop, read_show
 from slackwater.planner.parser.query import (
@@ -64,6 +65,8 @@ def _read(cursor: TokenCursor) -> Statement | None:
             return read_begin(cursor)
         case "COMMIT" | "ROLLBACK" | "ABORT":
             return read_transaction_end(cursor)
+        case "VALIDATE" if cursor.looking_at("CONNECTION", ahead=1):
+            return read_validate(cursor)
         case "SET":
             return read_set(cursor)
         case "RESET":
@@ -80,6 +83,5 @@ def _refuse(cursor: TokenCursor, word: str) -> None:
             raise cursor.unsupported(f"REFRESH {kind}", "It is kept up to date without.")
     if word in _REFUSED and not cursor.looking_at("EXECUTE", "IMMEDIATE"):
         raise cursor.unsupported(word, "Leave it out.")
-    for words in ("VALIDATE CONNECTION", "REASSIGN OWNED"):
-        if cursor.looking_at(*words.split()):
-            raise cursor.unsupported(words, "Leave it out.")
+    if cursor.looking_at("REASSIGN", "OWNED"):
+        raise cursor.unsupported("REASSIGN OWNED", "Leave it out.")

@@ -10,6 +10,7 @@ import enum
 from dataclasses import dataclass, field
 from typing import Literal
 
+from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 
@@ -43,6 +44,7 @@ class ObjectKind(enum.Enum):
     SINK = "SINK"
     INDEX = "INDEX"
     SECRET = "SECRET"
+    CONNECTION = "CONNECTION"
     SCHEMA = "SCHEMA"
     COLUMN = "COLUMN"
 
@@ -57,6 +59,7 @@ class ShowKind(enum.Enum):
     MATERIALIZED_VIEWS = "MATERIALIZED VIEWS"
     VIEWS = "VIEWS"
     SECRETS = "SECRETS"
+    CONNECTIONS = "CONNECTIONS"
     CLUSTERS = "CLUSTERS"
     CLUSTER_REPLICAS = "CLUSTER REPLICAS"
     NOTICES = "NOTICES"
@@ -749,6 +752,7 @@ Statement = (
     | CommentOnCluster
     | ShowCreateCluster
     | AlterSetCluster
+    | ConnectionStatement
 )
 
 _SPARK_DROPS = frozenset({ObjectKind.TABLE, ObjectKind.VIEW, ObjectKind.SCHEMA})

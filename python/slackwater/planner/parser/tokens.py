@@ -350,7 +350,7 @@ class TokenCursor:
         shown = "" if self.hides_text else self._text[token.start : token.end]
         return user_error(
             "SLACKWATER_SYNTAX_ERROR",
-            position=None if self.hides_text else self.position(token),
+            position=self.position(token),
             statement=self.statement,
             found=_shorten(shown) if shown else token.kind.value,
             expected=expected,
@@ -367,8 +367,8 @@ class TokenCursor:
             advice=advice,
         )
 
-    def position(self, token: Token) -> TextPosition:
-        return position_of(self._text, token.start)
+    def position(self, token: Token) -> TextPosition | None:
+        return None if self.hides_text else position_of(self._text, token.start)
 
 
 def _shorten(text: str, length: int = 40) -> str:

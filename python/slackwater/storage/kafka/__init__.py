@@ -1,1 +1,1 @@
-"""Topics of Kafka as sources. No I/O: `topic` is the seam to a client of Kafka."""
+"""Kafka: what is decided about topics, without the library that reads and writes them."""

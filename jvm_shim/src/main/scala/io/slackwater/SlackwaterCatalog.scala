@@ -250,7 +250,7 @@ class SlackwaterCatalog
     Set(SupportsNamespaces.PROP_COMMENT, SupportsNamespaces.PROP_OWNER)
 
   private val viewKind = "view"
-  private val unreadable = Set("sink", "index", "secret")
+  private val unreadable = Set("sink", "index", "secret", "connection")
 
   private def coordinator: Coordinator = SparkSessions.coordinator(SparkSessions.active)
 

@@ -35,6 +35,7 @@ final class StatementClassifier(inSlackwater: => Boolean, isCatalog: String => B
         case "SUBSCRIBE"                                         => words.size > 1
         case "REFRESH"                                           => refresh(words.drop(1))
         case "FETCH" | "CLOSE"                                   => words.size > 1
+        case "VALIDATE"                                          => words.at(1) == "CONNECTION"
         case "BEGIN" | "START" | "COMMIT" | "ROLLBACK" | "ABORT" => transaction(words)
         case _                                                   => false
       }
@@ -215,7 +216,8 @@ object StatementClassifier {
     "COMMIT",
     "ROLLBACK",
     "ABORT",
-    "REFRESH"
+    "REFRESH",
+    "VALIDATE"
   )
 
   private val shownKinds = Set(

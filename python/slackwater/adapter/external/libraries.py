@@ -1,0 +1,39 @@
+"""Client libraries, which are imported when they are first needed, and may be missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slackwater.repr.errors import SlackwaterError, user_error
+
+
+def confluent_kafka() -> Any:
+    """The module, with `admin` in it. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import confluent_kafka
+        import confluent_kafka.admin
+    except ImportError:
+        raise _missing("Kafka", "kafka") from None
+    return confluent_kafka
+
+
+def psycopg() -> Any:
+    """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import psycopg
+    except ImportError:
+        raise _missing("PostgreSQL", "postgres") from None
+    return psycopg
+
+
+def boto3() -> Any:
+    """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import boto3
+    except ImportError:
+        raise _missing("AWS", "aws") from None
+    return boto3
+
+
+def _missing(system: str, extra: str) -> SlackwaterError:
+    return user_error("SLACKWATER_CONNECTOR_MISSING", system=system, extra=extra)

@@ -1,0 +1,179 @@
+"""Connections with the values of their secrets, as they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.sources.secrets import Secrets, version_of
+from slackwater.planner.parser.connection_options import security_protocol, ssl_mode
+from slackwater.planner.parser.connection_statements import ConnectionKind
+from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess, Tls
+from slackwater.storage.kafka.access import KafkaAccess
+
+POSTGRES_PORT = "5432"
+Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess
+_KAFKA: Mapping[str, str] = {
+    "SASL MECHANISMS": "sasl.mechanisms",
+    "SASL USERNAME": "sasl.username",
+    "SASL PASSWORD": "sasl.password",
+    "SSL CERTIFICATE AUTHORITY": "ssl.ca.pem",
+    "SSL CERTIFICATE": "ssl.certificate.pem",
+    "SSL KEY": "ssl.key.pem",
+}
+"""The names of librdkafka for options whose values it takes as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """The options of a connection with the values of its secrets."""
+
+    values: Mapping[str, str]
+    secrets: tuple[str, ...]
+    version: str
+
+    def tls(self, *, is_verified: bool = True, names_host: bool = True) -> Tls:
+        authority, certificate, key = (
+            self.values.get(option)
+            for option in ("SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE", "SSL KEY")
+        )
+        return Tls(authority, certificate, key, is_verified, names_host)
+
+
+class Connections:
+    """The connections of the environment. Thread-safe.
+
+    Each method raises SLACKWATER_DEPENDENCY_DROPPED when the connection or one of its secrets is
+    gone, SLACKWATER_SECRET_NOT_TEXT, and SLACKWATER_METASTORE_UNAVAILABLE.
+    """
+
+    def __init__(self, state: Callable[[], CatalogState], secrets: Secrets) -> None:
+        self._state = state
+        self._secrets = secrets
+
+    def kafka(self, connection: GlobalId) -> KafkaAccess:
+        """The way into the Kafka cluster of that connection."""
+        return self._kafka(self._details(connection, "KAFKA"))
+
+    def registry(self, connection: GlobalId) -> RegistryAccess:
+        """The way into the schema registry of that connection."""
+        return self._registry(self._details(connection, "CONFLUENT SCHEMA REGISTRY"))
+
+    def postgres(self, connection: GlobalId) -> PostgresAccess:
+        """The way into the database of that connection."""
+        return self._postgres(self._details(connection, "POSTGRES"))
+
+    def aws(self, connection: GlobalId) -> AwsAccess:
+        """The way into AWS of that connection."""
+        return self._aws(self._details(connection, "AWS"))
+
+    def version(self, connection: GlobalId) -> str:
+        """The version that the access has now, without asking for a secret's value."""
+        return self._version(self._state(), self._item(connection).of(ConnectionDetails))
+
+    def access(self, details: ConnectionDetails) -> Access:
+        """The way that a connection with these details gives, whether it is in the catalog or not
+        yet."""
+        match details.kind:
+            case "KAFKA":
+                return self._kafka(details)
+            case "CONFLUENT SCHEMA REGISTRY":
+                return self._registry(details)
+            case "POSTGRES":
+                return self._postgres(details)
+            case "AWS":
+                return self._aws(details)
+
+    def _item(self, connection: GlobalId) -> CatalogItem:
+        return self._state().item(connection)
+
+    def _details(self, connection: GlobalId, kind: ConnectionKind) -> ConnectionDetails:
+        item = self._item(connection)
+        details = item.of(ConnectionDetails)
+        if details.kind != kind:
+            raise FatalError(f"{item.full_name} ({item.id}) is no connection to {kind}")
+        return details
+
+    def _kafka(self, details: ConnectionDetails) -> KafkaAccess:
+        opened = self._open(details)
+        protocol = security_protocol({each.name: each.texts or None for each in details.settings})
+        settings = [
+            ("bootstrap.servers", ",".join(details.texts("BROKERS"))),
+            ("security.protocol", protocol),
+            *(
+                (name, opened.values[option])
+                for option, name in _KAFKA.items()
+                if option in opened.values
+            ),
+        ]
+        return KafkaAccess(tuple(settings), opened.secrets, opened.version)
+
+    def _registry(self, details: ConnectionDetails) -> RegistryAccess:
+        opened = self._open(details)
+        url = opened.values["URL"]
+        return RegistryAccess(
+            url,
+            opened.tls() if url.lower().startswith("https:") else None,
+            opened.values.get("USERNAME"),
+            opened.values.get("PASSWORD"),
+            opened.secrets,
+            opened.version,
+        )
+
+    def _postgres(self, details: ConnectionDetails) -> PostgresAccess:
+        opened = self._open(details)
+        values = opened.values
+        mode = ssl_mode({each.name: each.texts or None for each in details.settings})
+        verified, full = mode.startswith("verify"), mode == "verify_full"
+        return PostgresAccess(
+            host=values["HOST"],
+            port=int(values.get("PORT", POSTGRES_PORT)),
+            database=values["DATABASE"],
+            user=values["USER"],
+            ssl_mode=mode,
+            tls=None if mode == "disable" else opened.tls(is_verified=verified, names_host=full),
+            password=values.get("PASSWORD"),
+            secrets=opened.secrets,
+            version=opened.version,
+        )
+
+    def _aws(self, details: ConnectionDetails) -> AwsAccess:
+        opened = self._open(details)
+        get = opened.values.get
+        return AwsAccess(
+            get("REGION"),
+            get("ENDPOINT"),
+            get("ACCESS KEY ID"),
+            get("SECRET ACCESS KEY"),
+            get("SESSION TOKEN"),
+            get("ASSUME ROLE ARN"),
+            get("ASSUME ROLE SESSION NAME"),
+            opened.secrets,
+            opened.version,
+        )
+
+    def _open(self, details: ConnectionDetails) -> _Opened:
+        # The version comes first: values that are newer are asked for once more, never missed.
+        state = self._state()
+        version = self._version(state, details)
+        values = {each.name: self._value(state, each) for each in details.settings}
+        hidden = [values[each.name] for each in details.settings if each.secret is not None]
+        return _Opened(values, tuple(hidden), version)
+
+    @staticmethod
+    def _version(state: CatalogState, details: ConnectionDetails) -> str:
+        used = (f"{each}@{version_of(state.item(each))}" for each in details.secrets)
+        return " ".join((str(details.version), *used))
+
+    def _value(self, state: CatalogState, setting: ConnectionSetting) -> str:
+        if setting.secret is None:
+            return ",".join(setting.texts)
+        item = state.item(setting.secret)
+        try:
+            return self._secrets.value(item).decode("utf-8")
+        except UnicodeDecodeError:
+            raise user_error("SLACKWATER_SECRET_NOT_TEXT", objectName=item.full_name) from None

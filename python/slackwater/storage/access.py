@@ -1,0 +1,94 @@
+"""The ways into systems that connections lead to, with the values of secrets.
+
+None of them shows a value: not in its representation, and not in a message that went through
+`scrubbed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+HIDDEN = "<redacted>"
+_LINE = 8
+"""A line of a secret that is shorter may be anything, as the lines around a key are not."""
+
+
+def scrubbed(message: str, secrets: Sequence[str]) -> str:
+    """The message without the secrets, nor the longer lines of those with several."""
+    hidden = {secret for secret in secrets if secret}
+    for secret in secrets:
+        hidden.update(line for line in secret.splitlines() if len(line) >= _LINE)
+    for each in sorted(hidden, key=len, reverse=True):
+        message = message.replace(each, HIDDEN)
+    return message
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Certificates in PEM; `authority` None: those of the machine. `is_verified`: the server's
+    certificate has to be signed by one of them, and with `names_host` to name the host."""
+
+    authority: str | None = None
+    certificate: str | None = None
+    key: str | None = field(default=None, repr=False)
+    is_verified: bool = True
+    names_host: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """A schema registry. `version` is another one after each change of it or of its secrets."""
+
+    url: str
+    tls: Tls | None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    version: str = ""
+
+    def scrubbed(self, message: str) -> str:
+        """The message without values of secrets."""
+        return scrubbed(message, self.secrets)
+
+
+SslMode = Literal["disable", "require", "verify_ca", "verify_full"]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAccess:
+    """A database of PostgreSQL. `version` is another one after each change, as of the others."""
+
+    host: str
+    port: int
+    database: str
+    user: str
+    ssl_mode: str
+    tls: Tls | None
+    password: str | None = field(default=None, repr=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    version: str = ""
+
+    def scrubbed(self, message: str) -> str:
+        """The message without values of secrets."""
+        return scrubbed(message, self.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class AwsAccess:
+    """AWS, or what speaks its protocols at `endpoint`. What is None, the SDK finds itself."""
+
+    region: str | None = None
+    endpoint: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    role: str | None = None
+    role_session: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    version: str = ""
+
+    def scrubbed(self, message: str) -> str:
+        """The message without values of secrets."""
+        return scrubbed(message, self.secrets)

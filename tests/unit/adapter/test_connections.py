@@ -1,0 +1,183 @@
+"""Connections in the catalog, and the ways that they give into systems outside."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.adapter.calls import calls_of
+from tests.support.adapter.coordination import Place
+
+from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.sources.secrets import Secrets
+from slackwater.repr.errors import FatalError, SlackwaterError
+
+PLAIN = "CREATE CONNECTION {} TO KAFKA (BROKER 'h:9092', SECURITY PROTOCOL PLAINTEXT) WITH {}"
+UNTRIED = "(VALIDATE = false)"
+
+
+@pytest.fixture
+def place(env):
+    opened = Place(env)
+    yield opened
+    opened.close()
+
+
+def connections(place):
+    return Connections(lambda: place.env.state, Secrets(place.env.persist.transactions))
+
+
+def refused(place, statement):
+    with pytest.raises(SlackwaterError) as caught:
+        place.sql(statement)
+    assert "hunter2" not in str(caught.value)
+    return caught.value
+
+
+def created(place, name="c"):
+    return place.sql(f"SHOW CREATE CONNECTION {name}")[0]["create_sql"]
+
+
+def scram(place):
+    """A connection whose password, user and key are secrets."""
+    place.sql("CREATE SECRET pw AS 'hunter2'")
+    place.sql("CREATE SECRET who AS 'bob'")
+    place.sql(
+        "CREATE CONNECTION c TO KAFKA (BROKERS ('h:1', 'i:2'), SASL MECHANISMS 'SCRAM-SHA-256',"
+        " SASL USERNAME SECRET who, SASL PASSWORD SECRET pw, SSL CERTIFICATE AUTHORITY 'pem')"
+        f" WITH {UNTRIED}"
+    )
+    return place.item("c").id
+
+
+def test_kafka_has_the_settings_of_librdkafka(place):
+    access = connections(place).kafka(scram(place))
+    assert dict(access.settings) == {
+        "bootstrap.servers": "h:1,i:2",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "bob",
+        "sasl.password": "hunter2",
+        "ssl.ca.pem": "pem",
+    }
+    assert "hunter2" not in repr(access)
+    assert access.scrubbed("bob has hunter2") == "<redacted> has <redacted>"
+
+
+def test_each_change_is_another_version(place):
+    connection, opened = scram(place), connections(place)
+    seen = [opened.kafka(connection).version]
+    for statement in (
+        "ALTER SECRET pw AS 'other'",
+        f"ALTER CONNECTION c SET (BROKER = 'j:3') WITH {UNTRIED}",
+        "ALTER SECRET who AS 'eve'",
+        f"ALTER CONNECTION c SET (BROKER = 'h:1') WITH {UNTRIED}",
+    ):
+        place.sql(statement)
+        seen.append(opened.kafka(connection).version)
+        assert seen[-1] == opened.version(connection)
+    assert len(set(seen)) == len(seen)
+    place.sql("COMMENT ON CONNECTION c IS 'the shop'")
+    place.sql("ALTER CONNECTION c RENAME TO d")
+    place.restart()
+    access = connections(place).kafka(connection)
+    assert access.version == seen[-1]
+    found = dict(access.settings)
+    assert (found["sasl.username"], found["sasl.password"]) == ("eve", "other")
+    assert access.secrets == ("eve", "other")
+
+
+def test_the_other_kinds(place):
+    place.sql("CREATE SECRET pw AS 'hunter2'")
+    place.sql(
+        f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL 'http://r:81') WITH {UNTRIED}"
+    )
+    place.sql(
+        "CREATE CONNECTION p TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u', PASSWORD SECRET pw,"
+        f" SSL MODE verify_ca, SSL CERTIFICATE AUTHORITY 'pem') WITH {UNTRIED}"
+    )
+    place.sql("CREATE CONNECTION a TO AWS (ACCESS KEY ID 'k', SECRET ACCESS KEY SECRET pw)")
+    opened = connections(place)
+    registry = opened.registry(place.item("r").id)
+    assert (registry.url, registry.tls, registry.username) == ("http://r:81", None, None)
+    postgres = opened.postgres(place.item("p").id)
+    assert (postgres.host, postgres.port, postgres.password) == ("h", 5432, "hunter2")
+    assert (postgres.tls.authority, postgres.tls.is_verified) == ("pem", True)
+    assert not postgres.tls.names_host
+    aws = opened.aws(place.item("a").id)
+    assert (aws.access_key_id, aws.secret_access_key, aws.region) == ("k", "hunter2", None)
+    assert "hunter2" not in f"{registry} {postgres} {aws}"
+    with pytest.raises(FatalError):
+        opened.kafka(place.item("p").id)
+
+
+def test_a_secret_that_is_no_text(place):
+    place.sql("CREATE SECRET raw AS X'ff'")
+    place.sql(
+        "CREATE CONNECTION c TO KAFKA (BROKER 'h', SSL CERTIFICATE AUTHORITY SECRET raw)"
+        f" WITH {UNTRIED}"
+    )
+    with pytest.raises(SlackwaterError, match="SLACKWATER_SECRET_NOT_TEXT"):
+        connections(place).kafka(place.item("c").id)
+
+
+def test_the_statement_has_names_of_secrets_as_they_are_now(place):
+    scram(place)
+    assert "hunter2" not in created(place)
+    place.sql("ALTER SECRET pw RENAME TO `p.w`")
+    assert created(place) == (
+        "CREATE CONNECTION `slackwater`.`default`.`c` TO KAFKA (BROKERS ('h:1', 'i:2'),"
+        " SASL MECHANISMS 'SCRAM-SHA-256', SASL USERNAME SECRET `slackwater`.`default`.`who`,"
+        " SASL PASSWORD SECRET `slackwater`.`default`.`p.w`, SSL CERTIFICATE AUTHORITY 'pem')"
+    )
+    text = created(place)
+    place.sql("DROP CONNECTION c")
+    place.sql(f"{text} WITH {UNTRIED}")
+    assert created(place) == text
+
+
+def test_secrets_go_with_their_connections(place):
+    scram(place)
+    error = refused(place, "DROP SECRET pw")
+    assert error.condition == "SLACKWATER_DEPENDENT_OBJECTS"
+    assert "connection slackwater.default.c" in error.message
+    place.sql(
+        "ALTER CONNECTION c SET (SECURITY PROTOCOL = SSL),"
+        f" RESET (SASL MECHANISMS, SASL USERNAME, SASL PASSWORD) WITH {UNTRIED}"
+    )
+    place.sql("DROP SECRET pw")
+    assert [row["name"] for row in place.sql("SHOW CONNECTIONS")] == ["c"]
+    place.sql(f"ALTER CONNECTION c SET (SSL CERTIFICATE AUTHORITY = SECRET who) WITH {UNTRIED}")
+    place.sql("DROP SECRET who CASCADE")
+    assert place.sql("SHOW CONNECTIONS") == []
+
+
+def test_options_that_do_not_go_together_are_refused_after_a_change(place):
+    scram(place)
+    before = created(place)
+    for statement, condition in (
+        ("SET (HOST = 'h')", "SLACKWATER_UNKNOWN_OPTION"),
+        ("RESET (HOST)", "SLACKWATER_UNKNOWN_OPTION"),
+        ("RESET (BROKER)", "SLACKWATER_SYNTAX_ERROR"),
+        ("SET (SECURITY PROTOCOL = PLAINTEXT)", "SLACKWATER_INVALID_OPTION"),
+        ("RESET (SASL USERNAME)", "SLACKWATER_SYNTAX_ERROR"),
+        ("SET (SASL PASSWORD = SECRET nowhere)", "SLACKWATER_UNKNOWN_OBJECT"),
+        ("SET (SASL PASSWORD = SECRET c)", "SLACKWATER_WRONG_KIND"),
+        ("SET (SASL PASSWORD = 'hunter2')", "SLACKWATER_INVALID_OPTION"),
+    ):
+        error = refused(place, f"ALTER CONNECTION c {statement} WITH {UNTRIED}")
+        assert error.condition == condition, statement
+    assert created(place) == before
+
+
+def test_names_of_connections(place):
+    calls_of(place.coordinator)["/v1/catalog/create_namespace"](
+        {"session": "app/1", "namespace": ["s"]}
+    )
+    for name in ("Kafka", "s.`a.b`", "`größe ü`", "`back``tick`"):
+        place.sql(PLAIN.format(name, UNTRIED))
+    place.sql(PLAIN.format("IF NOT EXISTS KAFKA", UNTRIED))
+    assert refused(place, PLAIN.format("kafka", UNTRIED)).sqlstate == "42710"
+    assert "`back``tick`" in created(place, "`BACK``TICK`")
+    place.sql("ALTER CONNECTION s.`A.B` RENAME TO s.`x.y`")
+    assert [row["name"] for row in place.sql("SHOW CONNECTIONS FROM s")] == ["x.y"]
+    place.sql("DROP CONNECTION IF EXISTS nowhere, s.`x.y`")
+    assert place.sql("SHOW CONNECTIONS FROM s") == []
