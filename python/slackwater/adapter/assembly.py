@@ -38,6 +38,7 @@ from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
+from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
@@ -62,6 +63,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
@@ -155,6 +157,7 @@ class _Connectors:
 
     secrets: Secrets
     connections: Connections
+    kafka: KafkaSources
     states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
@@ -471,16 +474,19 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     changefeed_sources = ChangefeedSources(
         relations, changefeeds, base.committer, checkpoints, metrics
     )
+    connections = Connections(lambda: relations.state, secrets)
+    kafka = KafkaSources(relations, connections, given.location, {})
     awaited: dict[GlobalId, Timestamp] = {}
     return _Connectors(
         secrets=secrets,
-        connections=Connections(lambda: relations.state, secrets),
+        connections=connections,
+        kafka=kafka,
         states=states,
         ingestion=ingestion,
         webhooks=webhooks,
         changefeeds=changefeeds,
         changefeed_sources=changefeed_sources,
-        sources=Sources(relations, ingestion, states, base.committer, changefeed_sources),
+        sources=Sources(relations, ingestion, states, base.committer, changefeed_sources, kafka),
         sinks=SinkRunner(relations, base.timeline.watch, awaited, given.clock, given.on_fatal),
         awaited_sinks=awaited,
     )
@@ -533,7 +539,13 @@ def _definitions(
     given: Given, base: _Base, connectors: _Connectors, defining: _Defining
 ) -> Definitions:
     changes, planners = defining.changes, defining.planners
-    planner = ConnectorPlanner(changes, base.relations, base.timeline, given.spark)
+    planner = ConnectorPlanner(
+        changes,
+        base.relations,
+        base.timeline,
+        given.spark,
+        KafkaPlanner(lambda: base.relations.state, connectors.kafka),
+    )
     return Definitions(
         changes=changes,
         tables=Tables(changes, given.spark),

@@ -62,11 +62,12 @@ class KeyDecodeError:
 class ValueDecodeError:
     """The value for a key cannot be read. The next value, or a delete, takes the error back.
 
-    `for_key` is the key as messages show it.
+    `for_key` is the key as messages show it, `raw` its bytes.
     """
 
     inner: DecodeError
     for_key: str
+    raw: bytes = b""
 
     @property
     def text(self) -> str:
@@ -131,8 +132,9 @@ def _fields(error: DataflowError) -> dict[str, Any]:
         case KeyDecodeError(raw, inner):
             text = base64.b64encode(raw).decode()
             return {"kind": "key", "raw": text, "inner": _fields(inner)}
-        case ValueDecodeError(inner, for_key):
-            return {"kind": "value", "for_key": for_key, "inner": _fields(inner)}
+        case ValueDecodeError(inner, for_key, raw):
+            text = base64.b64encode(raw).decode()
+            return {"kind": "value", "for_key": for_key, "raw": text, "inner": _fields(inner)}
         case NullKeyError(at):
             return {"kind": "null-key", "at": at}
         case EvaluationError(view, sqlstate, cause, inputs, row):
@@ -162,7 +164,8 @@ def _error(found: dict[str, Any]) -> DataflowError:
         case "key":
             return KeyDecodeError(base64.b64decode(found["raw"]), _decode_error(found["inner"]))
         case "value":
-            return ValueDecodeError(_decode_error(found["inner"]), found["for_key"])
+            inner = _decode_error(found["inner"])
+            return ValueDecodeError(inner, found["for_key"], base64.b64decode(found["raw"]))
         case "null-key":
             return NullKeyError(found["at"])
         case "evaluation":

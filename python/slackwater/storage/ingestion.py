@@ -22,6 +22,7 @@ from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
+from slackwater.storage.pieces import StagedRows
 from slackwater.storage.source_time import SourceFrontier
 
 _log = structlog.get_logger("source")
@@ -43,7 +44,8 @@ class SourceStatistics:
     """Counters of one source since it was created, or, in a step, of that step.
 
     `offset_known` and `offset_committed` are positions (ticks, files), not increments.
-    `rows_skipped` counts malformed rows that ON ERROR SKIP left out.
+    `rows_skipped` counts malformed rows that ON ERROR SKIP left out. `snapshot_records_known` and
+    `snapshot_records_staged` are those of a snapshot of which that can be said.
     """
 
     messages_received: int = 0
@@ -54,6 +56,22 @@ class SourceStatistics:
     offset_known: int = 0
     offset_committed: int = 0
     snapshot_committed: bool = False
+    snapshot_records_known: int | None = None
+    snapshot_records_staged: int | None = None
+
+    def during(self, step: SourceStatistics | None) -> SourceStatistics:
+        """These counters while `step` is being made. None: no step that takes long is."""
+        if step is None:
+            return self
+        return replace(
+            self,
+            messages_received=self.messages_received + step.messages_received,
+            bytes_received=self.bytes_received + step.bytes_received,
+            offset_known=max(self.offset_known, step.offset_known),
+            offset_committed=max(self.offset_committed, step.offset_committed),
+            snapshot_records_known=step.snapshot_records_known,
+            snapshot_records_staged=step.snapshot_records_staged,
+        )
 
     def after(self, step: SourceStatistics) -> SourceStatistics:
         """These counters once `step` was committed."""
@@ -66,6 +84,8 @@ class SourceStatistics:
             offset_known=max(self.offset_known, step.offset_known),
             offset_committed=max(self.offset_committed, step.offset_committed),
             snapshot_committed=self.snapshot_committed or step.snapshot_committed,
+            snapshot_records_known=step.snapshot_records_known or self.snapshot_records_known,
+            snapshot_records_staged=step.snapshot_records_staged or self.snapshot_records_staged,
         )
 
 
@@ -73,15 +93,16 @@ class SourceStatistics:
 class IngestionStep:
     """The result of one poll.
 
-    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT), and `errors` to what could
-    not be made rows (see `slackwater.repr.dataflow_error`); exports without news are left out. Once
-    they are committed, the source has been read up to `frontier`, and `state` (JSON) is what else
-    the ingestion needs to go on. All of that belongs into one transaction: its time is the time to
-    which the messages before `frontier` are reclocked. `checkpoints` are those of the source's
+    `updates` maps an export's name to its rows plus ``__diff`` (BIGINT), which may be in files
+    already; `errors` to what could not be made rows (see `slackwater.repr.dataflow_error`). Exports
+    without news are left out. Once they are committed, the source has been read up to `frontier`,
+    and `state` (JSON) is what else the ingestion needs to go on. All of that belongs into one
+    transaction: its time is the time to which the messages before `frontier` are reclocked.
+    `checkpoints` are those of the source's
     checkpoint group that are applied with it; None: it has no group, or nothing is.
     """
 
-    updates: Mapping[str, pa.Table]
+    updates: Mapping[str, pa.Table | StagedRows]
     state: str
     frontier: SourceFrontier
     status: SourceStatus
@@ -90,10 +111,21 @@ class IngestionStep:
     checkpoints: Range | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class IngestionProgress:
+    """A step takes several polls, and this was not the last one: nothing is to be committed.
+
+    The statistics are those of the step so far.
+    """
+
+    status: SourceStatus
+    statistics: SourceStatistics
+
+
 class Ingestion(Protocol):
     """A source's core. Not thread-safe: one caller at a time."""
 
-    def poll(self, now_ms: int) -> IngestionStep | None:
+    def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         """The next step at wall-clock `now_ms`, or None when nothing is new, status included.
 
         Repeats its answer's work until `committed` is called. Raises SlackwaterError for problems
@@ -147,12 +179,17 @@ class Reached:
         return Reached(self.steps + 1, step.state, step.frontier, statistics)
 
 
+def _nothing_open() -> None:
+    """Most ingestions have nothing open between two polls."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An ingestion that goes on from what is durable of it."""
+    """An ingestion that goes on from what is durable of it. `close` ends what it has open."""
 
     ingestion: Ingestion
     reached: Reached = Reached()
+    close: Callable[[], None] = _nothing_open
 
 
 Resume = Callable[[], Resumed]
@@ -173,17 +210,25 @@ Raises SlackwaterError, then the same changes are recorded again later.
 
 _HISTORY = 1000
 _RETRY_MS = 1000
+_LONGEST_RETRY_MS = 30_000
 _REBUILD_MS = 10
 
 
 class _RunningIngestion:
-    """One source and its thread. `ingestion` is None while it is to be built (again)."""
+    """One source and its thread. `ingestion` is None while it is to be built (again).
+
+    `failures` counts the polls that have failed one after the other. `progress` is that of a step
+    that takes several polls.
+    """
 
     __slots__ = (
+        "close",
+        "failures",
         "healthy",
         "ingestion",
         "interval_ms",
         "last",
+        "progress",
         "reached",
         "resume",
         "source_id",
@@ -197,7 +242,10 @@ class _RunningIngestion:
         self.resume = resume
         self.interval_ms = interval_ms
         self.ingestion: Ingestion | None = None
+        self.close: Callable[[], None] = _nothing_open
         self.reached = Reached()
+        self.progress: SourceStatistics | None = None
+        self.failures = 0
         self.stop = False
         self.healthy: SourceStatus | None = None
         self.last: StatusChange | None = None
@@ -280,7 +328,9 @@ class IngestionRunner:
 
     def statistics(self) -> dict[GlobalId, SourceStatistics]:
         with self._changed:
-            return {w.source_id: w.reached.statistics for w in self._running.values()}
+            return {
+                w.source_id: w.reached.statistics.during(w.progress) for w in self._running.values()
+            }
 
     def signal(self) -> None:
         """Lets those who wait look whether they still want to."""
@@ -340,6 +390,7 @@ class IngestionRunner:
                     lambda: running.stop or running.source_id in self._woken, timeout=pause / 1000
                 )
                 self._woken.discard(running.source_id)
+        running.close()
 
     def _turn(self, running: _RunningIngestion, began_ms: int) -> int:
         """One poll and its commit. Returns the milliseconds until the next one."""
@@ -347,15 +398,19 @@ class IngestionRunner:
             if running.ingestion is None:
                 resumed = running.resume()
                 running.ingestion, running.reached = resumed.ingestion, resumed.reached
+                running.close = resumed.close
             step = running.ingestion.poll(began_ms)
             if running.stop:
                 return 0
+            if isinstance(step, IngestionProgress):
+                return self._going_on(running, step)
             if step is not None:
                 reached = self._committed(running, step)
                 running.ingestion.committed(step)
         except StepSuperseded:
             # An earlier commit whose answer was lost has happened after all.
-            running.ingestion = None
+            running.close()
+            running.ingestion, running.close = None, _nothing_open
             return _REBUILD_MS
         except Fenced:
             # Another application leads, and runs the source: it is as that one says.
@@ -365,6 +420,7 @@ class IngestionRunner:
         except Exception as error:  # one source's defect must not end the others
             return self._failed(running, f"{type(error).__name__}: {error}")
         with self._changed:
+            running.failures, running.progress = 0, None
             if step is not None:
                 running.healthy = step.status
                 running.reached = reached
@@ -380,7 +436,17 @@ class IngestionRunner:
             return reached.after(step)
         return replace(reached, statistics=reached.statistics.after(step.statistics))
 
-    def _failed(self, running: _RunningIngestion, message: str) -> int:
+    def _going_on(self, running: _RunningIngestion, progress: IngestionProgress) -> int:
+        """Tells how far a step is that takes several polls; the next one is at once."""
         with self._changed:
+            running.failures, running.progress = 0, progress.statistics
+            self._note(running, progress.status)
+        return 0
+
+    def _failed(self, running: _RunningIngestion, message: str) -> int:
+        """Tells why a poll has failed. The next one is after a while that doubles each time."""
+        with self._changed:
+            pause_ms: int = min(_RETRY_MS << running.failures, _LONGEST_RETRY_MS)
+            running.failures = min(running.failures + 1, 10)
             self._note(running, SourceStatus("stalled", message))
-        return max(running.interval_ms, _RETRY_MS)
+        return max(running.interval_ms, pause_ms)

@@ -5,9 +5,10 @@ Source: spec controllers 5.4; docs/decisions 0069.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
+from slackwater.repr.dataflow_error import DataflowError
 from slackwater.repr.errors import user_error
 from slackwater.storage.envelope import Datum
 
@@ -44,26 +45,36 @@ class RowsInMemory:
         return {key: values[key] for key in keys if key in values}
 
     def replace(self, values: Mapping[bytes, Datum | None]) -> None:
-        held = self._values
+        self.size_bytes = self._size_with(values)
         for key, value in values.items():
-            old = held.get(key)
-            self.size_bytes -= 0 if old is None else _size(old)
             if value is None:
-                held.pop(key, None)
+                self._values.pop(key, None)
             else:
-                held[key] = value
-                self.size_bytes += _size(value)
+                self._values[key] = value
 
-    def check(self) -> None:
-        """Raises SLACKWATER_UPSERT_MEMORY when the rows take more than they may."""
-        if self.size_bytes > self._limit_bytes:
+    def check(self, values: Mapping[bytes, Datum | None]) -> None:
+        """Raises SLACKWATER_UPSERT_MEMORY when the rows would take more than they may with these
+        values."""
+        wanted = self._size_with(values)
+        if wanted > max(self._limit_bytes, self.size_bytes):
             raise user_error(
                 "SLACKWATER_UPSERT_MEMORY",
                 objectName=self._name,
                 keys=str(len(self._values)),
-                used=str(self.size_bytes),
+                wanted=str(wanted),
                 limit=str(self._limit_bytes),
             )
+
+    def _size_with(self, values: Mapping[bytes, Datum | None]) -> int:
+        held = self._values
+        more = sum(_size(value) for value in values.values() if value is not None)
+        return self.size_bytes + more - sum(_size(held[key]) for key in values if key in held)
+
+    def errors(self) -> Iterator[tuple[bytes, DataflowError]]:
+        """The errors, by their keys."""
+        for key, value in self._values.items():
+            if not isinstance(value, bytes | tuple):
+                yield key, value
 
     def __len__(self) -> int:
         return len(self._values)

@@ -15,6 +15,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from slackwater.compute.definitions import PlanVersion
 from slackwater.planner.parser.connection_statements import ConnectionKind
+from slackwater.planner.parser.kafka_source import Decoding
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.refresh import RefreshSchedule
@@ -260,6 +261,36 @@ class ChangefeedDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """The declaration of a source that reads a topic, and which topic it was then.
+
+    `declared` are the columns of values, as JSON, if they were declared.
+    """
+
+    topic: str
+    cluster: str
+    topic_id: str
+    decoding: Decoding
+    declared: str | None = None
+    start_offsets: tuple[int, ...] = ()
+    group_id_prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaDetails:
+    """A source that reads a topic. `dead_letters` is the name of one of its exports."""
+
+    config: KafkaSettings
+    connection: GlobalId
+    dead_letters: str | None = None
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressDetails:
     """The progress relation of the source `parent`, with which it lives and dies."""
 
@@ -276,7 +307,7 @@ class SubsourceDetails:
     retain_history_ms: int | None = None
 
 
-IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails
+IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails | KafkaDetails
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
 Retaining = TableDetails | MaterializedViewDetails | IndexDetails | SourceDetails | PartDetails
@@ -287,6 +318,7 @@ _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
     "load-generator": GeneratorDetails,
     "webhook": WebhookDetails,
     "changefeed": ChangefeedDetails,
+    "kafka": KafkaDetails,
     "progress": ProgressDetails,
     None: SubsourceDetails,
 }

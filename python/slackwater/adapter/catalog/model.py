@@ -23,6 +23,7 @@ from slackwater.adapter.catalog.details import (
     Details,
     FilesDetails,
     IngestedDetails,
+    KafkaDetails,
     MaterializedViewDetails,
     PartDetails,
     ProgressDetails,
@@ -169,7 +170,11 @@ class CatalogItem:
     def errors_shard(self) -> int | None:
         """The shard of the errors in its contents; None: it never has errors."""
         match self.details:
-            case FilesDetails(errors=shard_id) | MaterializedViewDetails(errors=shard_id):
+            case (
+                FilesDetails(errors=shard_id)
+                | KafkaDetails(errors=shard_id)
+                | MaterializedViewDetails(errors=shard_id)
+            ):
                 return shard_id
             case _:
                 return None

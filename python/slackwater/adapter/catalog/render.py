@@ -13,6 +13,7 @@ from slackwater.adapter.catalog.details import (
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
+    KafkaDetails,
     MaterializedViewDetails,
     ViewDetails,
 )
@@ -27,6 +28,7 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
+from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError
@@ -52,10 +54,10 @@ def current_sql(state: CatalogState, item: CatalogItem) -> str:
         return _create_connection_sql(state, item)
     if item.kind is ItemKind.INDEX:
         return _create_index_sql(state.item(item.depends_on[0]), item, cluster)
-    return _shown_sql(item if whole is None else whole, cluster)
+    return _shown_sql(state, item if whole is None else whole, cluster)
 
 
-def _shown_sql(item: CatalogItem, cluster: str | None) -> str:
+def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> str:
     """The answer of SHOW CREATE: SQL that recreates the item from any session.
 
     The schema and the settings under which a query was defined are part of it, and the name that
@@ -81,11 +83,23 @@ def _shown_sql(item: CatalogItem, cluster: str | None) -> str:
             )
         case st.CreateSource() as made:
             source = replace(made, name=name, cluster=cluster, retain_history_ms=history)
-            return to_sql(_with_columns(source, item))
+            return to_sql(_with_connection(state, _with_columns(source, item), item))
         case st.CreateSink() as made:
             return to_sql(replace(made, name=name, cluster=cluster))
         case _:
             return item.create_sql
+
+
+def _with_connection(
+    state: CatalogState, source: st.CreateSource, item: CatalogItem
+) -> st.CreateSource:
+    """The statement with the name that the source's connection has now."""
+    details, connector = item.details, source.connector
+    if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
+        return source
+    found = state.item(details.connection)
+    name = QualifiedName((CATALOG_NAME, found.schema_name, found.name))
+    return replace(source, connector=replace(connector, connection=name))
 
 
 def cluster_sql(cluster: ClusterEntry) -> str:

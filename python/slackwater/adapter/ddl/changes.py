@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
-from slackwater.adapter.catalog.details import FilesDetails
+from slackwater.adapter.catalog.details import FilesDetails, KafkaDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import (
@@ -248,12 +248,10 @@ class Changes:
             return self.persist.definitions.create_shard(conn, desc, since=since, upper=None)
 
         made = replace(item, shard_id=shard(item.desc))
-        if not _propagates_errors(item):
-            return made
-        return replace(made, details=replace(item.of(FilesDetails), errors=shard(ERRORS)))
-
-
-def _propagates_errors(item: CatalogItem) -> bool:
-    """Whether input that cannot be made a row of the item becomes an error in its contents."""
-    details = item.details
-    return isinstance(details, FilesDetails) and details.config.on_error == "PROPAGATE"
+        match item.details:
+            case FilesDetails(config=files) if files.on_error == "PROPAGATE":
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case KafkaDetails(config=topic) if topic.decoding.on_error == "PROPAGATE":
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case _:
+                return made

@@ -29,6 +29,7 @@ from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
@@ -38,6 +39,7 @@ from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import invalid_option, unsupported, user_error
@@ -49,6 +51,7 @@ from slackwater.storage.discovery import local_path
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
+from slackwater.storage.kafka.envelopes import DEAD_LETTERS as DEAD_LETTERS_OF_TOPICS
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
@@ -62,8 +65,14 @@ class ConnectorPlanner:
     """Plans the catalog items of sources and sinks. None of them exists until it is committed."""
 
     def __init__(
-        self, changes: Changes, relations: Relations, timeline: Timeline, engine: Engine
+        self,
+        changes: Changes,
+        relations: Relations,
+        timeline: Timeline,
+        engine: Engine,
+        kafka: KafkaPlanner,
     ) -> None:
+        self._kafka = kafka
         self._changes = changes
         self._relations = relations
         self._timeline = timeline
@@ -85,12 +94,15 @@ class ConnectorPlanner:
                 source, tables = self._changefeed(blank, context, statement, connector)
             case st.LoadGenerator() as connector:
                 source, tables = self._generator(blank, statement, connector)
+            case KafkaSource():
+                source, tables = self._topic(blank, context, statement)
             case connector:
                 source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
         exports = {table.of(SubsourceDetails).export: table.id for table in tables}
         details = replace(source.ingested, progress=progress.id, exports=exports)
-        return [progress, replace(source, depends_on=(progress.id,), details=details), *tables]
+        depends_on = (progress.id, *source.depends_on)
+        return [progress, replace(source, depends_on=depends_on, details=details), *tables]
 
     def _progress(
         self, source: CatalogItem, context: Context, statement: st.CreateSource
@@ -264,6 +276,24 @@ class ConnectorPlanner:
             retain_history_ms=statement.retain_history_ms,
         )
         return _defined(blank, statement, desc, details)
+
+    def _topic(
+        self, blank: CatalogItem, context: Context, statement: st.CreateSource
+    ) -> tuple[CatalogItem, list[CatalogItem]]:
+        """The source, and its dead letters if it has any."""
+        given = statement.columns
+        declared = None if given is None else self._declared(given.text, context)
+        planned = self._kafka.plan(blank, context, statement, declared)
+        details, letters = planned.details, None
+        if details.config.decoding.on_error == "DEAD LETTER":
+            wanted = f"{blank.name}_dead_letters"
+            letters = free_name(self._relations.state, blank.schema_name, wanted)
+            details = replace(details, dead_letters=letters)
+        source = _defined(blank, planned.statement, planned.desc, details)
+        source = replace(source, depends_on=(details.connection,))
+        if letters is None:
+            return source, []
+        return source, [self._child(source, letters, DEAD_LETTERS_OF_TOPICS, None)]
 
     def _webhook(
         self,

@@ -23,6 +23,7 @@ from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionStep, Reached
+from slackwater.storage.pieces import StagedRows
 from slackwater.storage.progress import binding_rows
 
 
@@ -50,7 +51,10 @@ class SourceSteps:
             target = _target(current, item, export)
             if target is not None and target.shard_id is not None:
                 shard_id = target.shard_id
-                appends[shard_id] = staged_files(self.persist, shard_id, rows)
+                if isinstance(rows, StagedRows):
+                    appends[shard_id] = rows.parts
+                else:
+                    appends[shard_id] = staged_files(self.persist, shard_id, rows)
         for export, rows in step.errors.items():
             target = _target(current, item, export)
             errors_shard = None if target is None else target.errors_shard
@@ -76,7 +80,8 @@ class SourceSteps:
 
 def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
     """The collection that an export of the source fills; None when it was dropped."""
-    if source.shard_id is not None:
+    exported = source.ingested.exports.get(export)
+    if exported is None and source.shard_id is not None:
         return source
     return state.items.get(source.ingested.exports[export])
 

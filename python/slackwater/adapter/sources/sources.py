@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails
+from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails, KafkaDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
+from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -40,6 +41,7 @@ class Sources:
     states: SourceStates
     committer: GroupCommitter
     changefeeds: ChangefeedSources
+    kafka: KafkaSources
     _running: dict[GlobalId, GlobalId] = field(default_factory=dict, init=False)
 
     def run(self, command: RunIngestion) -> None:
@@ -65,6 +67,7 @@ class Sources:
         source_id = self._running.pop(ingestion, None)
         if source_id is not None:
             self.ingestion.remove(source_id)
+            self.kafka.running.pop(source_id, None)
             self.changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
@@ -98,6 +101,8 @@ class Sources:
             # Of the first version, which kept the frontier in the state; the next step binds it.
             begun = replace(reached, frontier=frontier_of_state(reached.state))
             return Resumed(self._begun(item, begun), reached)
+        if isinstance(item.details, KafkaDetails):
+            return self.kafka.resumed(item, reached)
         return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:

@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 
 from slackwater.persist.blobs import uniform_file
 from slackwater.persist.client import PersistClient
-from slackwater.persist.parts import FileBody, NewPart, RowsOrParts, Uniform
+from slackwater.persist.parts import FileBody, NewPart, PartsAt, RowsOrParts, Uniform
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN
+from slackwater.storage.pieces import StagedRows
 
 _TIME_BYTES = 8
 _ONES = frozenset({1, -1})
@@ -37,11 +38,23 @@ def staged_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> RowsO
     diffs = pc.unique(rows[DIFF_COLUMN]).to_pylist()
     if not _ONES.issuperset(diffs):
         return rows
+    return _in_files(persist, shard_id, rows)
+
+
+def staged_piece(persist: PersistClient, shard_id: int, rows: pa.Table) -> StagedRows:
+    """`rows`, whose diffs are 1 and -1, in files for a write to the shard, however few they are.
+
+    Raises what `staged_files` raises.
+    """
+    return StagedRows(_in_files(persist, shard_id, rows), rows.num_rows)
+
+
+def _in_files(persist: PersistClient, shard_id: int, rows: pa.Table) -> PartsAt:
     # While the metastore is away, the attempts must not leave a file each.
     persist.transactions.confirm_leadership()
     directory = persist.files.shard_directory(shard_id)
     files: list[tuple[FileBody, int, int]] = []
-    for diff in diffs:
+    for diff in pc.unique(rows[DIFF_COLUMN]).to_pylist():
         chosen = rows.filter(pc.equal(rows[DIFF_COLUMN], diff)).drop_columns([DIFF_COLUMN])
         body = uniform_file(persist.blobs, chosen, directory, Uniform(Timestamp(0), diff))
         files.append((body, diff, chosen.num_rows))

@@ -1,0 +1,120 @@
+"""The sources that read topics: their ingestions, made of their durable state.
+
+Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.kafka import KafkaTopic, KafkaUpstream, Named
+from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.writing.staged_files import staged_piece
+from slackwater.persist.contents import present_rows
+from slackwater.persist.error_shards import errors_at
+from slackwater.repr.dataflow_error import decode
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.envelope import Datum, row_key
+from slackwater.storage.ingestion import Reached, Resumed
+from slackwater.storage.kafka.columns import source_columns
+from slackwater.storage.kafka.decoding import Decoder
+from slackwater.storage.kafka.envelopes import Appended, ByKey, Envelope, Reading, key_of_error
+from slackwater.storage.kafka.ingestion import KafkaConfig, KafkaIngestion
+from slackwater.storage.kafka.topic import Topic, TopicIdentity
+from slackwater.storage.keyed_rows import RowsInMemory
+from slackwater.storage.row_bytes import RowBytes
+
+UPSERT_BYTES = 2 * 1024**3
+"""The most that the rows of one source with ENVELOPE UPSERT may take in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSources:
+    """The topics of one environment, whose `location` its consumers' groups tell apart."""
+
+    relations: Relations
+    connections: Connections
+    location: str
+    running: dict[GlobalId, KafkaIngestion]
+
+    @contextmanager
+    def looked_at(self, named: Named, connection: GlobalId) -> Iterator[Topic]:
+        """The topic for as long as the block asks about it.
+
+        Raises SLACKWATER_CONNECTOR_MISSING and what the connection raises.
+        """
+        topic = KafkaTopic(self.connections.kafka(connection), named, self._group("", "creation"))
+        try:
+            yield topic
+        finally:
+            topic.close()
+
+    def resumed(self, item: CatalogItem, reached: Reached) -> Resumed:
+        """The ingestion of a source, from where its collections end.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        details = item.of(KafkaDetails)
+        config, connection = details.config, details.connection
+        named = Named(item.full_name, self.relations.item(connection).full_name, config.topic)
+        upstream = KafkaUpstream(
+            named,
+            self._group(config.group_id_prefix, item.id),
+            access=lambda: self.connections.kafka(connection),
+            version=lambda: self.connections.version(connection),
+        )
+        ingestion = KafkaIngestion(
+            KafkaConfig(
+                item.full_name,
+                config.topic,
+                TopicIdentity(config.cluster, config.topic_id),
+                export=item.name,
+                dead_letters=details.dead_letters,
+                start_offsets=config.start_offsets,
+            ),
+            upstream,
+            self._envelope(item, details),
+            reached.frontier,
+        )
+        self.running[item.id] = ingestion
+        return Resumed(ingestion, reached, ingestion.close)
+
+    def _envelope(self, item: CatalogItem, details: KafkaDetails) -> Envelope:
+        config, stored = details.config, item.stored
+        declared = None if config.declared is None else RelationDesc.from_json(config.declared)
+        reading = Reading(
+            config.topic,
+            config.decoding,
+            Decoder(config.decoding, source_columns(config.decoding, declared)),
+            partial(staged_piece, self.relations.persist, stored.shard_id),
+        )
+        time = Timestamp(self.relations.upper(item).value - 1)
+        errors: tuple[str, ...] = ()
+        if stored.errors_shard is not None:
+            errors = errors_at(self.relations.persist.reads, stored.errors_shard, time)
+        found = [decode(each) for each in errors]
+        if config.decoding.envelope == "NONE":
+            return Appended(reading, found[0] if found else None)
+        rows = present_rows(self.relations.snapshot(item, time))
+        if rows is None:
+            raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
+        values: dict[bytes, Datum] = {key_of_error(e, config.decoding): e for e in found}
+        encoded = RowBytes(stored.desc).encode(rows)
+        for key, row in zip(rows.column(0).to_pylist(), encoded, strict=True):
+            if values.setdefault(row_key((key,)), row) is not row:
+                raise FatalError(f"a key of {item.full_name} has more than one row at {time}")
+        return ByKey(reading, stored.desc, RowsInMemory(values, UPSERT_BYTES, item.full_name))
+
+    def _group(self, prefix: str, name: str) -> str:
+        environment = hashlib.sha256(self.location.encode()).hexdigest()[:12]
+        return f"{prefix}slackwater-{environment}-{name}"
