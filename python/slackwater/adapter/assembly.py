@@ -49,6 +49,7 @@ from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import Tables
+from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -568,6 +569,7 @@ def _definitions(
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
+        topics=TopicDefinitions(changes, connectors.kafka, connectors.ingestion),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),
         replacements=Replacements(

@@ -83,6 +83,10 @@ class FakeTopic:
         self._cluster.answer()
         return TopicState(self._cluster.identity, len(self._cluster.partitions))
 
+    def topic_id(self) -> str:
+        self._cluster.answer()
+        return self._cluster.identity.topic
+
     def ends(self, partitions) -> Mapping[int, int]:
         self._cluster.answer()
         return {each: self._cluster.partitions[each].end for each in partitions}

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +27,7 @@ from slackwater.storage.kafka.topic import (
     TopicState,
 )
 
+LOOK_S = 0.05
 ANSWER_S = 10.0
 """How long a broker may take to answer a question."""
 DOWN_S = 2.0
@@ -91,16 +93,16 @@ class KafkaTopic:
         )
 
     def state(self) -> TopicState:
-        name = self._named.topic
-        wanted = self._library.TopicCollection([name])
+        found = self._described()
         try:
-            asked = self._admin.describe_topics(wanted, request_timeout=ANSWER_S)[name]
-            found = self._answer(asked)
             cluster = self._answer(self._admin.describe_cluster(request_timeout=ANSWER_S))
         except self._library.KafkaException as error:
             raise self._failed(error) from None
         identity = TopicIdentity(str(cluster.cluster_id), str(found.topic_id))
         return TopicState(identity, len(found.partitions))
+
+    def topic_id(self) -> str:
+        return str(self._described().topic_id)
 
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
         return self._offsets(partitions, self._library.admin.OffsetSpec.latest())
@@ -180,6 +182,15 @@ class KafkaTopic:
         if error.fatal() or not error.retriable():
             raise self._unreachable(error.str())
 
+    def _described(self) -> Any:
+        name = self._named.topic
+        wanted = self._library.TopicCollection([name])
+        try:
+            asked = self._admin.describe_topics(wanted, request_timeout=ANSWER_S)[name]
+            return self._answer(asked)
+        except self._library.KafkaException as error:
+            raise self._failed(error) from None
+
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         if not partitions:
             return {}
@@ -198,8 +209,8 @@ class KafkaTopic:
     def _answer(self, future: Any) -> Any:
         """What a broker answers. librdkafka tells what it finds out only to who polls meanwhile."""
         began = time.monotonic()
-        while not future.done():
-            self._admin.poll(0.05)
+        while not wait([future], LOOK_S).done:
+            self._admin.poll(0)
             if self._complaints.is_down and time.monotonic() - began > DOWN_S:
                 raise self._unreachable(self._complaints.said or "no broker answers")
         answer = future.result()

@@ -55,6 +55,14 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
+class SkipLost:
+    """ALTER SOURCE ... SKIP LOST: a source goes on behind messages that are not there any more."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSource:
     """A topic. It is read from `start_offsets` of its partitions on, of others from the beginning.
 

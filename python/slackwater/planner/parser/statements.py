@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import KafkaSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
 
@@ -740,6 +740,7 @@ Statement = (
     | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
+    | SkipLost
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

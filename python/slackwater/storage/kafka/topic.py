@@ -77,6 +77,10 @@ class Topic(Protocol):
         """The topic as it is now. Raises SLACKWATER_UNKNOWN_TOPIC."""
         ...
 
+    def topic_id(self) -> str:
+        """The id of the topic as it is now. Raises SLACKWATER_UNKNOWN_TOPIC."""
+        ...
+
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """The offset of each partition before which all that is committed can be read."""
         ...
