@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,9 +59,11 @@ scalatest: tools $(SBT_JAR) ## Check Scala format and run the Scala tests; SUITE
 
 hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests use
 
+kafka: .kafka/fetched ## Fetch the Kafka broker that the tests use
+
 # What comes before the tests runs two at a time. A test often waits: three keep two cores busy.
 test: tools ## Run everything that CI checks
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target pythonlint scalatest hadoop .spark-inputs/fetched .build/classes.jsa
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target pythonlint scalatest hadoop kafka .spark-inputs/fetched .build/classes.jsa
 	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -97,7 +99,7 @@ soak: tools ## Make very many ticks, and say what memory they leave taken: TICKS
 	$(VENV_PYTHON) -m tests.soak --ticks $(or $(TICKS),100000)
 
 clean: ## Remove what the build made
-	rm -rf .build .sbt-launch .hadoop-aws .spark-inputs target project/target project/project dist build .venv
+	rm -rf .build .sbt-launch .hadoop-aws .kafka .spark-inputs target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
 
 # Half of what a short application takes is loading Spark's classes: the tests find them loaded.
@@ -125,6 +127,11 @@ $(SBT_JAR): | .build/python
 .hadoop-aws/fetched: tests/e2e/hadoop_aws.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)
 	$(IVY) -types jar -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	touch $@
+
+.kafka/fetched: tests/support/kafka/kafka.xml | .build/python
+	rm -rf $(@D) && mkdir $(@D)
+	$(IVY) -types jar bundle -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	touch $@
 
 .spark-inputs/fetched: tests/inputs/spark_inputs.xml | .build/python

@@ -18,6 +18,7 @@ from tests.support.applications.fixtures import (
 )
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
+from tests.support.kafka.broker import kafka
 from tests.support.persist.persistence import (
     env,
     new_database,
@@ -34,6 +35,7 @@ __all__ = [
     "checkpoint_store",
     "env",
     "gate",
+    "kafka",
     "new_database",
     "port",
     "postgres",

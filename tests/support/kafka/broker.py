@@ -1,0 +1,205 @@
+"""A real Kafka broker for tests: one process that is broker and controller, from the jars of
+`make kafka`.
+
+It listens without encryption, and with TLS and SCRAM. A topic belongs to one test.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.kafka.certificates import Certificates
+from tests.support.server.ingress import held_port
+from tests.support.waiting import PATIENCE, wait_until
+
+JARS = Path(os.environ.get("SLACKWATER_KAFKA") or Path(__file__).parents[3] / ".kafka")
+USER, PASSWORD = "reader", "what nobody guesses"
+
+_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+"""Clusters have an id of 16 bytes in base64."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    plain: int
+    secure: int
+    controller: int
+
+
+@dataclass
+class Broker:
+    """One broker with its data in a directory of its own."""
+
+    directory: Path
+    ports: Ports
+    certificates: Certificates
+    cluster: str = _CLUSTER
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ports.plain}"
+
+    @property
+    def secure_address(self) -> str:
+        """Where it expects TLS and a login by SCRAM-SHA-256."""
+        return f"localhost:{self.ports.secure}"
+
+    def format(self) -> None:
+        """Makes an empty data directory, of which the cluster has the id `cluster`."""
+        shutil.rmtree(self._data, ignore_errors=True)
+        self._properties.write_text(self._settings())
+        self._java(
+            "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(self._properties),
+            "--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]",
+        ).wait(PATIENCE)  # fmt: skip
+
+    def start(self) -> None:
+        self.process = self._java("kafka.Kafka", str(self._properties))
+        wait_until(self._answers, every_s=0.1, what="the broker answers")
+
+    def stop(self) -> None:
+        """Ends it at once, as a crash would."""
+        if self.process is not None:
+            self.process.send_signal(signal.SIGKILL)
+            self.process.wait(PATIENCE)
+            self.process = None
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def new_topic(self, partitions: int = 1, **config: str) -> str:
+        """A new topic. Settings have `_` for the dots in their names."""
+        name = f"t{uuid.uuid4().hex}"
+        self.create_topic(name, partitions, **config)
+        return name
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        topic = NewTopic(name, partitions, 1, config=settings)
+        admin = self.admin()
+        for future in admin.create_topics([topic]).values():
+            future.result(PATIENCE)
+
+    def delete_topic(self, name: str) -> None:
+        """Returns when nobody finds it any more."""
+        admin = self.admin()
+        for future in admin.delete_topics([name]).values():
+            future.result(PATIENCE)
+        wait_until(
+            lambda: name not in admin.list_topics(timeout=PATIENCE).topics,
+            what="the topic is gone",
+        )
+
+    def admin(self) -> AdminClient:
+        """A client for administrators. What it was asked ends when nobody has it any more."""
+        return AdminClient({"bootstrap.servers": self.address, "log_level": 0})
+
+    def producer(self, **more: str) -> Producer:
+        """A producer to which a write is done when the broker has acknowledged it."""
+        given = {key.replace("_", "."): value for key, value in more.items()}
+        settings = {"bootstrap.servers": self.address, "log_level": 0, "linger.ms": 0}
+        return Producer({**settings, **given})
+
+    def _settings(self) -> str:
+        keys = self.directory / "keys.pem"
+        keys.write_text(self.certificates.server_pem)
+        plain, secure, controller = self.ports.plain, self.ports.secure, self.ports.controller
+        scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+        return "\n".join(
+            (
+                "process.roles=broker,controller",
+                "node.id=1",
+                f"controller.quorum.voters=1@127.0.0.1:{controller}",
+                "controller.listener.names=CONTROLLER",
+                f"listeners=PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{secure},"
+                f"CONTROLLER://127.0.0.1:{controller}",
+                "listener.security.protocol.map="
+                "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+                f"log.dirs={self._data}",
+                "offsets.topic.replication.factor=1",
+                "offsets.topic.num.partitions=1",
+                "transaction.state.log.replication.factor=1",
+                "transaction.state.log.min.isr=1",
+                "transaction.state.log.num.partitions=1",
+                "group.initial.rebalance.delay.ms=0",
+                # What a broker that was killed is waited for when it comes back.
+                "broker.session.timeout.ms=1000",
+                "broker.heartbeat.interval.ms=200",
+                "auto.create.topics.enable=false",
+                "ssl.keystore.type=PEM",
+                f"ssl.keystore.location={keys}",
+                "sasl.enabled.mechanisms=SCRAM-SHA-256",
+                f"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config={scram}",
+                "",
+            )
+        )
+
+    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
+        java = Path(os.environ["JAVA_HOME"]) / "bin/java" if "JAVA_HOME" in os.environ else "java"
+        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        with open(self.directory / "log", "ab") as log:
+            return subprocess.Popen(
+                [str(java), *options, "-cp", f"{jars()}/*", *arguments],
+                cwd=self.directory, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def _answers(self) -> bool:
+        if self.process is None or self.process.poll() is not None:
+            raise RuntimeError(f"the broker did not start:\n{self._log()[-4000:]}")
+        try:
+            return bool(self.admin().list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _log(self) -> str:
+        return (self.directory / "log").read_text(errors="replace")
+
+    @property
+    def _data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def _properties(self) -> Path:
+        return self.directory / "server.properties"
+
+
+def jars() -> Path:
+    """The folder with the broker's jars."""
+    if not any(JARS.glob("kafka_*.jar")):
+        raise RuntimeError(f"no Kafka in {JARS}: run make kafka")
+    return JARS
+
+
+@contextmanager
+def running_broker() -> Iterator[Broker]:
+    """A broker in a directory of its own, for as long as the block runs."""
+    directory = Path(tempfile.mkdtemp(prefix="slackwater-kafka-"))
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, directory)
+        ports = Ports(*(stack.enter_context(held_port()) for _ in range(3)))
+        broker = Broker(directory, ports, Certificates.new())
+        stack.callback(broker.stop)
+        broker.format()
+        broker.start()
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Broker]:
+    """One broker for all tests that do not break it; each has topics of its own."""
+    with running_broker() as broker:
+        yield broker
