@@ -8,15 +8,35 @@ from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.secrets import Secrets
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 
 PLAIN = "CREATE CONNECTION {} TO KAFKA (BROKER 'h:9092', SECURITY PROTOCOL PLAINTEXT) WITH {}"
 UNTRIED = "(VALIDATE = false)"
 
 
+class Trials:
+    """Tries connections for the coordinator: notes them, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+        self.failing: SlackwaterError | None = None
+        self.meanwhile = lambda: None
+
+    def validate(self, name, access):
+        self.tried.append(f"{name} {type(access).__name__}")
+        self.meanwhile()
+        if self.failing is not None:
+            raise self.failing
+
+
 @pytest.fixture
-def place(env):
-    opened = Place(env)
+def trials():
+    return Trials()
+
+
+@pytest.fixture
+def place(env, trials):
+    opened = Place(env, validate=trials.validate)
     yield opened
     opened.close()
 
@@ -166,6 +186,88 @@ def test_options_that_do_not_go_together_are_refused_after_a_change(place):
         error = refused(place, f"ALTER CONNECTION c {statement} WITH {UNTRIED}")
         assert error.condition == condition, statement
     assert created(place) == before
+
+
+POSTGRES = "TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u')"
+
+
+def test_connections_are_tried(place, trials):
+    place.sql("CREATE CONNECTION k TO KAFKA (BROKER 'h')")
+    place.sql("CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL 'http://h')")
+    place.sql(f"CREATE CONNECTION p {POSTGRES} WITH (VALIDATE = true)")
+    place.sql("CREATE CONNECTION a TO AWS")
+    place.sql("CREATE CONNECTION b TO AWS WITH (VALIDATE)")
+    place.sql("ALTER CONNECTION k SET (BROKER = 'i')")
+    place.sql("ALTER CONNECTION a SET (REGION = 'i')")
+    place.sql("VALIDATE CONNECTION a")
+    assert trials.tried == [
+        "slackwater.default.k KafkaAccess",
+        "slackwater.default.r RegistryAccess",
+        "slackwater.default.p PostgresAccess",
+        "slackwater.default.b AwsAccess",
+        "slackwater.default.k KafkaAccess",
+        "slackwater.default.a AwsAccess",
+    ]
+    trials.tried.clear()
+    place.sql(f"CREATE CONNECTION q {POSTGRES} WITH {UNTRIED}")
+    place.sql(f"ALTER CONNECTION q SET (PORT = 1) WITH {UNTRIED}")
+    assert trials.tried == []
+
+
+def test_nothing_is_tried_in_vain(place, trials):
+    place.sql(f"CREATE CONNECTION c {POSTGRES} WITH {UNTRIED}")
+    place.sql(f"CREATE CONNECTION IF NOT EXISTS c {POSTGRES}")
+    place.sql("ALTER CONNECTION IF EXISTS nowhere SET (PORT = 1)")
+    for statement, state in (
+        (f"CREATE CONNECTION c {POSTGRES}", "42710"),
+        (f"CREATE CONNECTION nowhere.c {POSTGRES}", "3F000"),
+        ("CREATE CONNECTION d TO KAFKA (BROKER 'h', SSL CERTIFICATE AUTHORITY SECRET s)", "42704"),
+        ("ALTER CONNECTION c SET (BROKER = 'h')", "42601"),
+        ("ALTER CONNECTION nowhere SET (PORT = 1)", "42704"),
+        ("VALIDATE CONNECTION nowhere", "42704"),
+    ):
+        assert refused(place, statement).sqlstate == state, statement
+    assert trials.tried == []
+
+
+def test_a_connection_that_does_not_work_changes_nothing(place, trials):
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    before = created(place)
+    trials.failing = user_error(
+        "SLACKWATER_CONNECTION_FAILED", objectName="c", step="TCP", address="h:1", reason="r"
+    )
+    for statement in (
+        f"CREATE CONNECTION d {POSTGRES}",
+        "ALTER CONNECTION c SET (PORT = 1)",
+        "VALIDATE CONNECTION c",
+    ):
+        assert refused(place, statement).sqlstate == "08001"
+    assert [row["name"] for row in place.sql("SHOW CONNECTIONS")] == ["c"]
+    assert created(place) == before
+
+
+def test_the_catalog_is_free_while_a_connection_is_tried(place, trials):
+    place.sql("CREATE SECRET s AS 'x'")
+    statement = f"ALTER CONNECTION c SET (HOST = 'other') WITH {UNTRIED}"
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    trials.meanwhile = lambda: place.sql("ALTER CONNECTION c RENAME TO d", session="app/2")
+    place.sql("ALTER CONNECTION c SET (PORT = 1)")
+    assert "PORT 1" in created(place, "d")
+    trials.meanwhile = lambda: place.sql(statement.replace("c SET", "d SET"), session="app/2")
+    error = refused(place, "ALTER CONNECTION d SET (PORT = 2)")
+    assert error.condition == "SLACKWATER_CONCURRENT_CHANGE"
+    assert "PORT 1" in created(place, "d")
+    trials.meanwhile = lambda: place.sql("DROP SECRET s", session="app/2")
+    error = refused(place, "ALTER CONNECTION d SET (PASSWORD = SECRET s)")
+    assert error.condition == "SLACKWATER_DEPENDENCY_DROPPED"
+
+
+def test_changes_are_in_the_audit(place):
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    place.sql("ALTER CONNECTION c SET (PORT = 1)")
+    place.sql("DROP CONNECTION c")
+    events = [e for e in place.env.catalog.audit_events() if e.object_type == "connection"]
+    assert [event.event_type for event in events] == ["create", "alter", "drop"]
 
 
 def test_names_of_connections(place):
