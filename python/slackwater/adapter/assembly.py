@@ -50,7 +50,7 @@ from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
-from slackwater.adapter.external.validation import validate
+from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health

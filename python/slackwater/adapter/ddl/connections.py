@@ -10,7 +10,7 @@ from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSett
 from slackwater.adapter.catalog.model import ItemKind
 from slackwater.adapter.catalog.ops import AlterItem, CreateItem, apply
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.external.validation import Access
+from slackwater.adapter.external.trials.validation import Access
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.connections import Connections
 from slackwater.planner.parser.connection_options import VALIDATED, check, refuse_unknown

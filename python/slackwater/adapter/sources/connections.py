@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
-from slackwater.adapter.external.validation import Access
+from slackwater.adapter.external.trials.validation import Access
 from slackwater.adapter.sources.secrets import Secrets, version_of
 from slackwater.planner.parser.connection_options import security_protocol, ssl_mode
 from slackwater.planner.parser.connection_statements import ConnectionKind

@@ -6,13 +6,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.reaching import reached
-from slackwater.adapter.external.steps import Deadline, Step, StepFailed, Target
+from slackwater.adapter.external.trials.reaching import reached
+from slackwater.adapter.external.trials.steps import Deadline, Step, StepFailed, Target
 from slackwater.storage.access import AwsAccess, Tls
 
 _REGION = "us-east-1"
 _PORTS = {"http": 80, "https": 443}
-_LOGIN_S = 5.0
+_LOGIN_S = 7.0
+"""Two for keys that the SDK looks for, and what its limits below add up to."""
 _ROLE_SESSION = "slackwater"
 _PERMISSIONS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 

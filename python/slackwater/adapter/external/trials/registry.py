@@ -7,8 +7,8 @@ import re
 import socket
 from urllib.parse import urlsplit
 
-from slackwater.adapter.external.reaching import SILENT, reached, receive, send
-from slackwater.adapter.external.steps import Deadline, Step, StepFailed, Target
+from slackwater.adapter.external.trials.reaching import SILENT, reached, receive, send
+from slackwater.adapter.external.trials.steps import Deadline, Step, StepFailed, Target
 from slackwater.storage.access import RegistryAccess
 
 _PORTS = {"http": 80, "https": 443}

@@ -15,12 +15,13 @@ from tests.support.persist.postgres import running_server
 from tests.support.server.ingress import held_port
 from tests.support.waiting import wait_until
 
-from slackwater.adapter.external import aws, kafka, libraries, postgres, reaching, registry
+from slackwater.adapter.external import libraries
 from slackwater.adapter.external.files import certificate_files
-from slackwater.adapter.external.kafka import ClientError
-from slackwater.adapter.external.reaching import reach_one, reached
-from slackwater.adapter.external.steps import Deadline, StepFailed, Target
-from slackwater.adapter.external.validation import validate
+from slackwater.adapter.external.trials import aws, kafka, postgres, reaching, registry
+from slackwater.adapter.external.trials.kafka import ClientError
+from slackwater.adapter.external.trials.reaching import reach_one, reached
+from slackwater.adapter.external.trials.steps import Deadline, StepFailed, Target
+from slackwater.adapter.external.trials.validation import validate
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.access import (
     AwsAccess,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.external import aws, kafka, postgres, registry
-from slackwater.adapter.external.steps import Deadline, StepFailed
+from slackwater.adapter.external.trials import aws, kafka, postgres, registry
+from slackwater.adapter.external.trials.steps import Deadline, StepFailed
 from slackwater.repr.errors import user_error
 from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess
 from slackwater.storage.kafka.access import KafkaAccess

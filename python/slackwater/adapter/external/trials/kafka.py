@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.reaching import SILENT, reach_one
-from slackwater.adapter.external.steps import Deadline, Step, StepFailed, Target
+from slackwater.adapter.external.trials.reaching import SILENT, reach_one
+from slackwater.adapter.external.trials.steps import Deadline, Step, StepFailed, Target
 from slackwater.storage.access import Tls
 from slackwater.storage.kafka.access import KafkaAccess
 

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from slackwater.adapter.external.files import certificate_files
-from slackwater.adapter.external.steps import Deadline, StepFailed, Target
+from slackwater.adapter.external.trials.steps import Deadline, StepFailed, Target
 from slackwater.storage.access import Tls
 
 Address = tuple[socket.AddressFamily, tuple[object, ...]]
