@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
+from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
+from slackwater.adapter.ddl.connections import altered_details
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.secrets import Secrets
+from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.connection_options import FORMS, KINDS, WORDS, Form
+from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.ids import user_id
 
 PLAIN = "CREATE CONNECTION {} TO KAFKA (BROKER 'h:9092', SECURITY PROTOCOL PLAINTEXT) WITH {}"
 UNTRIED = "(VALIDATE = false)"
@@ -268,6 +278,67 @@ def test_changes_are_in_the_audit(place):
     place.sql("DROP CONNECTION c")
     events = [e for e in place.env.catalog.audit_events() if e.object_type == "connection"]
     assert [event.event_type for event in events] == ["create", "alter", "drop"]
+
+
+TEXTS = {
+    "BROKERS": ("h:1", "i"),
+    "PORT": ("1",),
+    "URL": ("http://h",),
+    "ENDPOINT": ("https://h",),
+    "PROGRESS TOPIC REPLICATION FACTOR": ("3",),
+}
+SECRET_ID = user_id(9)
+values = {
+    option: st.just(ConnectionSetting(option, secret=SECRET_ID))
+    if form is Form.SECRET
+    else st.sampled_from(
+        [
+            ConnectionSetting(option, texts)
+            for texts in [(word,) for word in WORDS.get(option, ())] or [TEXTS.get(option, ("x",))]
+        ]
+    )
+    for option, form in FORMS.items()
+}
+
+
+BEGUN = {
+    "KAFKA": ("BROKERS", "SASL MECHANISMS", "SASL USERNAME", "SASL PASSWORD"),
+    "CONFLUENT SCHEMA REGISTRY": ("URL", "USERNAME"),
+    "POSTGRES": ("HOST", "DATABASE", "USER", "SSL CERTIFICATE AUTHORITY", "SSL MODE"),
+    "AWS": ("REGION",),
+}
+
+
+def options_of(kind, most=3):
+    return st.lists(st.sampled_from(KINDS[kind]), unique=True, max_size=most)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(sorted(KINDS)), st.data())
+def test_what_a_change_leaves_could_have_been_created(kind, data):
+    """ALTER takes options in exactly the cases in which CREATE would take what comes out."""
+    begun = [data.draw(values[option]) for option in BEGUN[kind]]
+    given = [data.draw(values[option]) for option in data.draw(options_of(kind))]
+    named = {each.name for each in given}
+    reset = [option for option in data.draw(options_of(kind)) if option not in named]
+    try:
+        found = altered_details(ConnectionDetails(kind, tuple(begun)), given, reset)
+    except SlackwaterError:
+        found = None
+    kept = {each.name: each for each in (*begun, *given) if each.name not in reset}
+    name, secret = QualifiedName(("c",)), QualifiedName(("s",))
+    options = tuple(
+        ConnectionOption(each.name, secret if each.secret else each.texts) for each in kept.values()
+    )
+    try:
+        created = parse(to_sql(CreateConnection(name, kind, options)))
+    except SlackwaterError:
+        created = None
+    assert (found is None) == (created is None)
+    if found is not None:
+        assert created == CreateConnection(name, kind, options)
+        assert [each.name for each in found.settings] == list(kept)
+        assert found.version == 1
 
 
 def test_names_of_connections(place):

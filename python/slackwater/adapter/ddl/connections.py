@@ -64,7 +64,7 @@ class ConnectionDefinitions:
             return
         before = self._changes.state.get(*named, ItemKind.CONNECTION)
         given = self._settings(execution.context, statement.given)
-        details = _altered(before.of(ConnectionDetails), given, statement.reset)
+        details = altered_details(before.of(ConnectionDetails), given, statement.reset)
         self._try(before.full_name, details, statement.validate)
         with self._changes.defining(execution.cancellation):
             item = self._changes.state.item(before.id)
@@ -98,7 +98,7 @@ class ConnectionDefinitions:
         return tuple(map(setting, options))
 
 
-def _altered(
+def altered_details(
     details: ConnectionDetails, given: Iterable[ConnectionSetting], reset: Iterable[str]
 ) -> ConnectionDetails:
     """The details with other options. Raises what `check` raises."""
