@@ -104,7 +104,7 @@ def altered_details(
     """The details with other options. Raises what `check` raises."""
     settings = {each.name: each for each in details.settings}
     settings |= {each.name: each for each in given}
-    refuse_unknown(details.kind, reset, _ALTER)
+    refuse_unknown(details.kind, reset)
     for name in reset:
         settings.pop(name, None)
     check(details.kind, {each.name: each.texts or None for each in settings.values()}, _ALTER)

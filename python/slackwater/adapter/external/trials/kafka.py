@@ -81,7 +81,7 @@ def broken(errors: Sequence[ClientError]) -> str:
     if texts:
         return texts[-1]
     if any(each.name == "_TRANSPORT" for each in errors):
-        return "it closes the connection; it may expect another SECURITY PROTOCOL"
+        return "it does not answer as a broker does; it may expect another SECURITY PROTOCOL"
     return SILENT
 
 

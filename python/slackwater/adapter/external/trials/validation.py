@@ -9,13 +9,14 @@ from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess
 from slackwater.storage.kafka.access import KafkaAccess
 
 Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess
-DEADLINE_S = 10.0
+DEADLINE_S = 9.5
+"""A client that is given up takes a moment, and ten seconds are promised."""
 
 
 def validate(name: str, access: Access) -> None:
     """Tries the name, TCP, TLS, the login and the permission of the connection `name`.
 
-    Raises SLACKWATER_CONNECTION_FAILED with the step that failed, within `DEADLINE_S` seconds and
+    Raises SLACKWATER_CONNECTION_FAILED with the step that failed, within ten seconds and
     without values of secrets; and SLACKWATER_CONNECTOR_MISSING.
     """
     deadline = Deadline.after(DEADLINE_S)
