@@ -120,7 +120,7 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_CONNECTOR_MISSING": (
         "needs a library that is not installed",
-        "unit/adapter/test_external.py::test_a_library_that_is_missing",
+        "unit/adapter/test_connection_trials.py::test_a_library_that_is_missing",
     ),
     "SLACKWATER_NO_SPACE": (
         "needs a full disk",

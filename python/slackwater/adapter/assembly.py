@@ -31,7 +31,7 @@ from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
-from slackwater.adapter.ddl.connections import ConnectionDefinitions
+from slackwater.adapter.ddl.connections import ConnectionDefinitions, Validate
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
@@ -52,6 +52,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
+from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health
@@ -115,7 +116,8 @@ class Given:
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
     write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
-    `parameters_file` may have parameters of the system, and may change.
+    `parameters_file` may have parameters of the system, and may change. `validate` tries a
+    connection.
     """
 
     engine: SqlEngine
@@ -131,6 +133,7 @@ class Given:
     lease: LockLease = field(default_factory=LockLease)
     mark: CatalogMark = field(default_factory=Unmarked)
     parameters_file: Path | None = None
+    validate: Validate = validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -565,7 +568,7 @@ def _definitions(
             awaited=connectors.awaited_sinks,
         ),
         secrets=SecretDefinitions(changes, connectors.secrets),
-        connections=ConnectionDefinitions(changes),
+        connections=ConnectionDefinitions(changes, connectors.connections, given.validate),
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),

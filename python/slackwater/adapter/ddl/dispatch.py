@@ -20,7 +20,11 @@ from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.connection_statements import AlterConnection, CreateConnection
+from slackwater.planner.parser.connection_statements import (
+    AlterConnection,
+    CreateConnection,
+    ValidateConnection,
+)
 from slackwater.planner.parser.kafka_source import SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
@@ -81,6 +85,8 @@ class Definitions:
                 self.secrets.alter_secret(execution, statement)
             case AlterConnection():
                 self.connections.alter_connection(execution, statement)
+            case ValidateConnection():
+                self.connections.validate_connection(execution, statement)
             case st.DropObjects():
                 self.objects.drop_objects(execution, statement)
             case st.AlterRename():
