@@ -29,9 +29,9 @@ from slackwater.storage.kafka.topic import (
 
 LOOK_S = 0.05
 ANSWER_S = 10.0
-"""How long a broker may take to answer a question."""
+"""A broker may take so long to answer a question."""
 DOWN_S = 2.0
-"""How long is waited for when none of the brokers can be connected to."""
+"""So long is waited when none of the brokers can be connected to."""
 _FETCH: Mapping[str, str | int | bool] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -62,7 +62,7 @@ class Named:
 
 @dataclass(slots=True)
 class _Complaints:
-    """What librdkafka has said since something last succeeded."""
+    """The complaints of librdkafka since something last succeeded."""
 
     access: KafkaAccess
     said: str | None = None
@@ -207,7 +207,7 @@ class KafkaTopic:
             raise self._failed(error) from None
 
     def _answer(self, future: Any) -> Any:
-        """What a broker answers. librdkafka tells what it finds out only to who polls meanwhile."""
+        """The answer of a broker. librdkafka says why there is none only to who polls meanwhile."""
         began = time.monotonic()
         while not wait([future], LOOK_S).done:
             self._admin.poll(0)

@@ -41,7 +41,7 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How messages become rows.
+    """The rules by which messages become rows.
 
     `inline_errors` is the column for what is wrong with a value; None: that is an error.
     """

@@ -38,7 +38,7 @@ STEP_BYTES = 64 * 1024 * 1024
 READ_MESSAGES = 20_000
 SNAPSHOT_WAIT_MS = 200
 CHECK_MS = 10_000
-"""How often the topic's identity and the number of its partitions are asked for."""
+"""The time between two looks at the topic's identity and the number of its partitions."""
 _STATE = '{"version": 1}'
 
 

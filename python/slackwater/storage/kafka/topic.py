@@ -22,7 +22,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the brokers say of a topic: its identity, and how many partitions it has."""
+    """A topic as the brokers have it: its identity, and the number of its partitions."""
 
     identity: TopicIdentity
     partitions: int
@@ -58,7 +58,7 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a read brought. `positions` are the next offsets of partitions that went on.
+    """The messages that a read brought. `positions` are the next offsets of partitions that went on.
 
     A position may be behind the last message: marks of transactions take offsets too.
     """
@@ -98,7 +98,7 @@ class Topic(Protocol):
         ...
 
     def read(self, limit: int, wait_ms: int) -> Read:
-        """What has come of the partitions that are assigned: about `limit` messages at most.
+        """Takes what has come of the partitions that are assigned: about `limit` messages at most.
 
         Waits `wait_ms` for the first of them. Messages of transactions that are not committed do
         not come. Raises `OffsetsLost`.
@@ -123,7 +123,7 @@ class OffsetsLost(Exception):
 
 
 class Upstream(Protocol):
-    """What a source reads, over connections that come and go."""
+    """The topic of a source, over connections that come and go."""
 
     def topic(self) -> Topic:
         """The topic, over the connection as it is now: a new one once that was altered.
