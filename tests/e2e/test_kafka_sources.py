@@ -112,6 +112,8 @@ def test_what_is_no_row_is_an_error_until_its_key_has_another(place, kafka):
     assert f"topic {topic}, partition 0, offset" in caught.value.message
     status = "SELECT status FROM mz_internal.mz_source_statuses WHERE name = 's'"
     becomes(place, status, [["stalled"]])
+    error = place.value("SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'")
+    assert "SLACKWATER_SOURCE_BAD_MESSAGE" in error
     send(kafka, topic, (b"b", b'{"n": 2}'), (b"\xff", None), (None, None))
     becomes_readable(place, "SELECT key, n FROM s", [["a", 1], ["b", 2]])
     becomes(place, status, [["running"]])
@@ -229,8 +231,9 @@ def test_a_topic_that_was_made_anew_is_another_one(place, kafka):
     kafka.create_topic(topic)
     send(kafka, topic, (None, b"another"), (None, b"and another"))
     status = "SELECT status, error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+    replaced = "SLACKWATER_SOURCE_REPLACED"
     told = wait_until(
-        lambda: [row for row in place.rows(status) if "SOURCE_REPLACED" in (row[1] or "")],
+        lambda: [row for row in place.rows(status) if replaced in (row[1] or "")],
         what="the source says that the topic is another one",
     )
     assert told[0][0] == "stalled"
@@ -254,8 +257,9 @@ def test_messages_that_are_gone_are_told_and_skipped_when_that_is_said(place, ka
     kafka.delete_records(topic, 0, 7)
     place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
     status = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+    lost = "SLACKWATER_SOURCE_HISTORY_LOST"
     (error,) = wait_until(
-        lambda: [row for row in place.rows(status) if "HISTORY_LOST" in (row[0] or "")],
+        lambda: [row for row in place.rows(status) if lost in (row[0] or "")],
         what="the source says that messages are gone",
     )
     assert "no message 5 any more; its messages go from 7 to 10" in error[0]

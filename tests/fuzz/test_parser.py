@@ -22,6 +22,13 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
+from slackwater.planner.parser.kafka_source import (
+    Decoding,
+    Included,
+    KafkaSource,
+    Payload,
+    SkipLost,
+)
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.tokens import Kind, tokenize
@@ -121,6 +128,53 @@ files = st.builds(
     st.none() | texts,
     st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
+payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
+csv = st.builds(Payload, st.just("CSV"), st.integers(1, 9), delimiter=st.sampled_from(",;|\t")) | (
+    st.builds(Payload, st.just("CSV"), header=columns, delimiter=st.just("'"))
+)
+included = st.lists(
+    st.builds(
+        Included, st.sampled_from(["KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS"]), parts
+    ),
+    unique_by=lambda each: each.what,
+).map(tuple) | st.tuples(st.builds(Included, st.just("HEADER"), parts, texts, st.booleans()))
+errors = st.sampled_from(["PROPAGATE", "SKIP", "DEAD LETTER"])
+decodings = st.builds(
+    Decoding,
+    payloads | csv,
+    st.none() | payloads,
+    included.map(lambda found: tuple(each for each in found if each.what != "KEY")),
+    on_error=errors,
+) | st.builds(
+    lambda v, k, i, u, e: Decoding(v, k, i, "NONE" if u is False else "UPSERT", u or None, e),
+    payloads | csv,
+    payloads,
+    included,
+    st.just(False) | st.none() | parts,
+    errors,
+)
+topics = st.builds(
+    KafkaSource,
+    names,
+    st.sampled_from(["t", "a.b-c_1"]),
+    decodings,
+    st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    group_id_prefix=st.none() | texts,
+) | st.builds(
+    KafkaSource,
+    names,
+    st.just("t"),
+    decodings,
+    start_timestamp_ms=st.none() | st.integers(-9, 9),
+)
+
+
+def takes_columns(connector):
+    if isinstance(connector, KafkaSource):
+        return connector.decoding.value.kind in ("JSON", "CSV")
+    return isinstance(connector, s.FilesSource)
+
+
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
@@ -185,6 +239,7 @@ statements = st.one_of(
     connected,
     altered,
     st.builds(ValidateConnection, names),
+    st.builds(SkipLost, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,
@@ -212,10 +267,10 @@ statements = st.one_of(
     ),
     st.builds(
         lambda n, c, k, e, u, p, i, h: s.CreateSource(
-            n, c, k if isinstance(c, s.FilesSource) else None, e, u, p, i, h
+            n, c, k if takes_columns(c) else None, e, u, p, i, h
         ),
         names,
-        generators | files,
+        generators | files | topics,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
         st.booleans(),
         clusters,

@@ -122,6 +122,36 @@ WITHOUT_CASE = {
         "needs a library that is not installed",
         "unit/adapter/test_connection_trials.py::test_a_library_that_is_missing",
     ),
+    "SLACKWATER_UNKNOWN_TOPIC": (
+        "needs a broker",
+        "e2e/test_kafka_sources.py::test_a_topic_that_is_not_there",
+    ),
+    "SLACKWATER_SOURCE_UNREACHABLE": (
+        "needs a connection that nobody tried",
+        "chaos/test_kafka_source.py::test_a_password_that_changes_stops_and_continues_a_source",
+    ),
+    "SLACKWATER_SOURCE_REPLACED": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py::test_a_topic_that_was_made_anew_is_another_one",
+    ),
+    "SLACKWATER_SOURCE_HISTORY_LOST": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py"
+        "::test_messages_that_are_gone_are_told_and_skipped_when_that_is_said",
+    ),
+    "SLACKWATER_NOTHING_LOST": (
+        "needs a broker",
+        "e2e/test_kafka_sources.py"
+        "::test_messages_that_are_gone_are_told_and_skipped_when_that_is_said",
+    ),
+    "SLACKWATER_SOURCE_BAD_MESSAGE": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py::test_what_is_no_row_is_an_error_until_its_key_has_another",
+    ),
+    "SLACKWATER_UPSERT_MEMORY": (
+        "needs more keys than fit into memory",
+        "unit/storage/test_keyed_rows.py::test_rows_that_take_too_much_are_refused",
+    ),
     "SLACKWATER_NO_SPACE": (
         "needs a full disk",
         "e2e/test_faults.py::test_no_space",

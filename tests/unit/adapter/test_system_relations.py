@@ -16,6 +16,8 @@ from slackwater.adapter.catalog.details import (
     ConnectionSetting,
     FilesDetails,
     IndexDetails,
+    KafkaDetails,
+    KafkaSettings,
     MaterializedViewDetails,
     SecretDetails,
     SinkDetails,
@@ -47,6 +49,7 @@ from slackwater.compute.records import (
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
+from slackwater.planner.parser.kafka_source import Decoding, Payload
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
@@ -65,6 +68,10 @@ K = Column("k", '"integer"')
 DEFINED = {"catalog": "slackwater", "namespace": ("default",)}
 FILES = FilesDetails(FilesConfig("/files", Format("CSV")))
 DAILY = RefreshSchedule((RefreshEvery(86_400_000, Timestamp(500)),), (Timestamp(700),))
+TOPIC = KafkaDetails(
+    KafkaSettings("t", "cluster", "id", Decoding(Payload("JSON"), Payload("TEXT"), (), "UPSERT")),
+    user_id(20),
+)
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 
 
@@ -109,6 +116,7 @@ def snapshot():
             create_sql="CREATE INDEX idx ON mv2 (v, k + 1)",
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
+        entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
             for number, name, kind, settings in (
@@ -318,6 +326,7 @@ def test_objects_of_each_kind(snapshot):
     assert {n: r["type"] for n, r in objects.items()} == {
         "t": "table",
         "s": "source",
+        "topic": "source",
         "v": "view",
         "mv": "materialized-view",
         "mv2": "materialized-view",
@@ -333,7 +342,7 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 12
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 13
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "idx",
@@ -342,6 +351,12 @@ def test_objects_of_each_kind(snapshot):
         "a",
     }
     assert user_rows("mz_connections", snapshot)["k"]["type"] == "kafka"
+    source = user_rows("mz_sources", snapshot)["topic"]
+    told = ("type", "connection_id", "envelope_type", "key_format", "value_format")
+    assert [source[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
+    assert [tuple(row.values()) for row in rows("mz_kafka_sources", snapshot)] == [
+        ("u22", "", "t", "cluster", "id")
+    ]
     assert rows("mz_kafka_connections", snapshot) == [
         {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}
     ]
@@ -372,6 +387,7 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u16", "u14"),
         ("u18", "u14"),
         ("u19", "u14"),
+        ("u22", "u20"),
     }
     source = rows("mz_source_statuses", snapshot)[0]
     assert (source["status"], source["error"]) == ("stalled", "bad row")

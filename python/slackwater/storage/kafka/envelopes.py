@@ -69,7 +69,10 @@ class Changes:
 
 
 class Envelope(Protocol):
-    """An envelope at work on the messages of one step after the other. The messages of a partition come in order."""
+    """An envelope at work on the messages of one step after the other.
+
+    The messages of a partition come in order.
+    """
 
     def take(self, messages: Messages) -> None:
         """These messages belong to the step. Raises what writing files raises."""
@@ -278,8 +281,6 @@ class ByKey:
         if self._reading.decoding.inline_errors is not None:
             return
         for place, reason in decoded.bad_values.items():
-            if place in decoded.bad_keys:
-                continue
             key = messages.keys[place]
             if not self._unread.add(messages, place, reason):
                 continue

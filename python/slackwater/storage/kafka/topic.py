@@ -58,9 +58,10 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The messages that a read brought. `positions` are the next offsets of partitions that went on.
+    """The messages that a read brought.
 
-    A position may be behind the last message: marks of transactions take offsets too.
+    `positions` are the next offsets of partitions that went on. One may be behind the last message:
+    marks of transactions take offsets too.
     """
 
     messages: Messages
