@@ -32,7 +32,7 @@ from slackwater.planner.parser.kafka_source import (
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.tokens import Kind, tokenize
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, TextPosition
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 STATEMENTS = (
@@ -367,6 +367,37 @@ def test_a_prefix_or_a_hole_is_harmless(text: str, data: st.DataObject) -> None:
     end = data.draw(st.integers(begin, len(text)))
     for piece in (text[:begin], text[:begin] + text[end:]):
         assert position_is_told(parse, piece)
+
+
+CONNECTED = [
+    text
+    for text in STATEMENTS
+    if text.startswith(("CREATE CONN", "ALTER CONN")) and "hunter2" not in text
+]
+
+
+@settings(max_examples=EXAMPLES or 600, deadline=None)
+@given(st.sampled_from(CONNECTED), st.data())
+def test_no_error_shows_what_stands_in_a_connection(text: str, data: st.DataObject) -> None:
+    """A string at any place, instead of what is there or beside it, may be a password."""
+    tokens = [token for token in tokenize(text) if token.kind is not Kind.END]
+    at = data.draw(st.sampled_from(tokens[2:]))
+    behind = data.draw(st.sampled_from([at.start, at.end]))
+    quote = data.draw(st.sampled_from(["'", '"']))
+    changed = f"{text[: at.start]} {quote}hunter2{quote} {text[behind:]}"
+    for piece in (changed, changed[: changed.index("hunter2") + 7]):
+        said, position = complaint(piece)
+        assert "hunter2" not in said
+        assert position is None
+
+
+def complaint(text: str) -> tuple[str, TextPosition | None]:
+    """The error of a text, which may be none, and its position."""
+    try:
+        parse(text)
+    except SlackwaterError as error:
+        return str(error), error.position
+    return "", None
 
 
 def shape(text: str) -> object:

@@ -178,7 +178,7 @@ def test_a_server_without_tls(serve, reason):
 
 def test_a_server_that_says_nothing():
     with listening(silent) as port:
-        found = failure(reached, Target("127.0.0.1", port), Tls(), Deadline.after(1))
+        found = failure(reached, Target("127.0.0.1", port), Tls(), Deadline.after(3))
     assert found == ("TLS", reaching.SILENT)
 
 
