@@ -204,6 +204,7 @@ def open_coordinator(given: Given) -> Coordinator:
         system=system,
         indexes=base.dataflows,
         stashed=base.stashed,
+        has_snapshot=connectors.states.has_snapshot,
     )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
