@@ -25,6 +25,7 @@ def kafka(folder):
         application.sql("USE slackwater.default")
         options = f"BROKER '{broker.address}', SECURITY PROTOCOL 'PLAINTEXT'"
         application.sql(f"CREATE CONNECTION k TO KAFKA ({options})")
+        application.sql("SET slackwater.statement_timeout = '10min'")
         yield from _snapshots(application, broker)
         yield from _freshness(application, broker)
 
