@@ -282,6 +282,7 @@ FIGURES = {
     "clusters": cluster_figures.clusters,
     "sustained": cluster_figures.sustained,
     "thrift_clients": thrift_figures.thrift_clients,
+    "thrift_metadata": thrift_figures.metadata,
     "visible": visible,
     "idle": idle,
     "start": start,

@@ -19,6 +19,9 @@ CLIENTS = 16
 ROUNDS = 6
 WARM_UP = 1
 ROUND_MS = 5000
+OBJECTS = 10_000
+OBJECTS_AT_ONCE = 1000
+COLUMNS = "(k BIGINT, a STRING, b TIMESTAMP, c DOUBLE, d DECIMAL(10, 2), e DATE)"
 POINT = "SELECT v FROM slackwater.default.few WHERE k = 1"
 
 
@@ -66,22 +69,52 @@ def thrift_clients(folder):
     yield Figure("thrift_p99", what, "ms", 100, p99_ms)
 
 
+def metadata(folder):
+    """A tool that reads all tables, and all columns, of ten thousand tables by JDBC."""
+    location = folder / "environment"
+    with Application(location, master="local[2]") as application:
+        application.sql("USE slackwater.default")
+        for first in range(0, OBJECTS, OBJECTS_AT_ONCE):
+            tables = ", ".join(
+                f"t{number} {COLUMNS} KEY (k)" for number in range(first, first + OBJECTS_AT_ONCE)
+            )
+            application.sql(
+                f"CREATE SOURCE s{first} FROM CHANGEFEED (FORMAT COCKROACH, FEEDS ('a'))"
+                f" FOR TABLES ({tables})"
+            )
+    with server("thriftserver", location, folder) as served:
+        rounds = drawn(served.port)[WARM_UP:]
+    for name, at in (("tables", 0), ("columns", 1)):
+        rows = rounds[0][at + 2]
+        took_ms = statistics.median(each[at] for each in rounds) / 1000
+        yield Figure(f"thrift_metadata_{name}", f"{rows} {name} by JDBC", "ms", 1000, took_ms)
+
+
+def drawn(port):
+    """For each round: microseconds for tables and for columns, and how many these were."""
+    lines = java("MetadataClient.java", port, WARM_UP + ROUNDS)
+    return [tuple(map(int, line.split())) for line in lines]
+
+
 def asked(port, *statements):
     """For each statement what each round of the clients got."""
-    jars = Path(str(resources.files("pyspark"))) / "jars"
-    source = Path(__file__).with_name("ThriftClients.java")
-    url = f"jdbc:hive2://127.0.0.1:{port}"
+    found = defaultdict(list)
     numbers = [CLIENTS, WARM_UP + ROUNDS, ROUND_MS]
+    for line in java("ThriftClients.java", port, *numbers, *statements):
+        statement, *values = map(int, line.split())
+        found[statement].append(Round(*values))
+    return [found[number] for number in range(len(statements))]
+
+
+def java(source, port, *arguments):
+    """The lines that a program beside this file prints, about the server at `port`."""
+    jars = Path(str(resources.files("pyspark"))) / "jars"
+    path = Path(__file__).with_name(source)
+    url = f"jdbc:hive2://127.0.0.1:{port}"
     done = subprocess.run(
-        ["java", *SHORT_LIVED.split(), "-cp", f"{jars}/*", str(source), url]
-        + [str(number) for number in numbers]
-        + list(statements),
+        ["java", *SHORT_LIVED.split(), "-cp", f"{jars}/*", str(path), url, *map(str, arguments)],
         stdout=subprocess.PIPE,
         text=True,
         check=True,
     )
-    found = defaultdict(list)
-    for line in done.stdout.splitlines():
-        statement, *values = map(int, line.split())
-        found[statement].append(Round(*values))
-    return [found[number] for number in range(len(statements))]
+    return done.stdout.splitlines()

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,14 @@ from tests.support.applications.application import (
     kill,
 )
 from tests.support.applications.class_archive import SHORT_LIVED
-from tests.support.applications.spark_servers import command, environment, jvm_below, server
+from tests.support.applications.spark_servers import (
+    beeline,
+    command,
+    environment,
+    hear_interrupts,
+    jvm_below,
+    server,
+)
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -195,11 +201,6 @@ def is_waiting(pid):
     )
 
 
-def hear_interrupts():
-    """For a child: a test run in the background of a shell ignores SIGINT, and so would it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 def waiting_script():
     """Statements of which one waits for an hour, if nobody ends it."""
     later = int(time.time() * 1000) + 3_600_000
@@ -240,35 +241,6 @@ def test_ctrl_c_in_spark_sql(tmp_path):
             kill(pid)
     assert "[SLACKWATER_CANCELED]" in log.read_text()
     assert "still here" in log.read_text()
-
-
-def beeline(port, folder, *arguments, **options):
-    """A beeline process; what it says is in its output."""
-    jars = Path(str(resources.files("pyspark"))) / "jars"
-    return subprocess.Popen(
-        [
-            "java",
-            *SHORT_LIVED.split(),
-            "-cp",
-            f"{jars}/*",
-            "org.apache.hive.beeline.BeeLine",
-            "-u",
-            f"jdbc:hive2://127.0.0.1:{port}",
-            "--silent=true",
-            "--force=true",
-            "--showHeader=false",
-            "--outputformat=tsv2",
-            "--nullemptystring=false",
-            *arguments,
-        ],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=folder,
-        start_new_session=True,
-        preexec_fn=hear_interrupts,
-    )
 
 
 @pytest.fixture(scope="module")

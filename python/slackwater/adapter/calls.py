@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from slackwater.adapter import protocol
+from slackwater.adapter.catalog import search
 from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.relations import Relations
@@ -108,6 +109,9 @@ class Calls:
             "/v1/catalog/namespaces": Endpoint(protocol.ListSchemas, self._list_schemas),
             "/v1/catalog/list": Endpoint(protocol.ListObjects, self._list),
             "/v1/catalog/load": Endpoint(protocol.Load, self._load),
+            "/v1/catalog/find_schemas": Endpoint(protocol.FindSchemas, self._find_schemas),
+            "/v1/catalog/find_relations": Endpoint(protocol.FindRelations, self._find_relations),
+            "/v1/catalog/find_columns": Endpoint(protocol.FindColumns, self._find_columns),
             "/v1/catalog/create_namespace": Endpoint(
                 protocol.CreateNamespace, defining("CREATE SCHEMA", objects.create_namespace)
             ),
@@ -337,6 +341,42 @@ class Calls:
         schema = self._state.schema(protocol.schema_of(asked.namespace))
         items = self._state.items_in(schema.name)
         return {"objects": [{"name": i.name, "kind": i.kind.value} for i in items]}
+
+    def _find_schemas(self, _: Caller, asked: protocol.FindSchemas) -> Mapping[str, Any]:
+        self._relations.persist.transactions.confirm_leadership()
+        found = search.found_schemas(self._state, asked.schemas)
+        return {"schemas": [{"name": schema.name} for schema in found]}
+
+    def _find_relations(self, _: Caller, asked: protocol.FindRelations) -> Mapping[str, Any]:
+        self._relations.persist.transactions.confirm_leadership()
+        found = search.found_relations(self._state, asked.schemas, asked.names)
+        wanted = filter(search.of_types(asked.types), found)
+        return {
+            "relations": [
+                {
+                    "schema": item.schema_name,
+                    "name": item.name,
+                    "type": search.TABLE_TYPES[item.kind],
+                    "comment": item.comment,
+                }
+                for item in wanted
+            ]
+        }
+
+    def _find_columns(self, _: Caller, asked: protocol.FindColumns) -> Mapping[str, Any]:
+        self._relations.persist.transactions.confirm_leadership()
+        found = search.found_relations(self._state, asked.schemas, asked.names)
+        matches = search.matching(asked.columns)
+        return {
+            "relations": [
+                {
+                    "schema": item.schema_name,
+                    "name": item.name,
+                    "columns": search.found_columns(item, matches),
+                }
+                for item in found
+            ]
+        }
 
     def _load(self, _: Caller, asked: protocol.Load) -> Mapping[str, Any] | None:
         if len(asked.namespace) != 1:

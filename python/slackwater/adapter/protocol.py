@@ -282,6 +282,31 @@ class ListObjects:
 
 
 @dataclass(frozen=True, slots=True)
+class FindSchemas:
+    """Schemas by a pattern of JDBC; None: all of them."""
+
+    schemas: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FindRelations:
+    """Objects that can be read, by patterns of JDBC; None: all. Without `types`: of any type."""
+
+    schemas: str | None = None
+    names: str | None = None
+    types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FindColumns:
+    """The columns of what can be read, by patterns of JDBC; None: all."""
+
+    schemas: str | None = None
+    names: str | None = None
+    columns: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Load:
     namespace: tuple[str, ...]
     name: str

@@ -32,6 +32,9 @@ QUICK_CALLS = frozenset(
         "/v1/catalog/namespaces",
         "/v1/catalog/list",
         "/v1/catalog/load",
+        "/v1/catalog/find_schemas",
+        "/v1/catalog/find_relations",
+        "/v1/catalog/find_columns",
     }
 )
 

@@ -174,7 +174,10 @@ def stream(table: pa.Table) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-LOOKS = frozenset({"/v1/catalog/load", "/v1/catalog/list", "/v1/catalog/namespaces"})
+LOOKS = frozenset(
+    {"/v1/catalog/load", "/v1/catalog/list", "/v1/catalog/namespaces"}
+    | {f"/v1/catalog/find_{found}" for found in ("schemas", "relations", "columns")}
+)
 
 
 def answer(path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -217,6 +220,26 @@ def control(path: str, body: dict[str, Any]) -> dict[str, Any]:
             return {}
 
 
+def metadata(call: str, body: dict[str, Any]) -> dict[str, Any]:
+    """All that there is, whatever the patterns; a pattern FAIL is refused."""
+    if body.get("schemas") == "FAIL":
+        raise RefusedError(400, "SLACKWATER_STORAGE", "58030", "The metastore cannot be reached.")
+    if call == "find_schemas":
+        return {"schemas": [{"name": name} for name in CATALOG.namespaces]}
+    relations = []
+    for each in CATALOG.objects.values():
+        relation = {"schema": each["schema_name"], "name": each["name"]}
+        if call == "find_relations":
+            relation |= {"type": each["kind"].upper(), "comment": each["comment"]}
+        else:
+            relation["columns"] = [
+                {"position": position, "comment": None, **field}
+                for position, field in enumerate(each["schema"]["fields"], start=1)
+            ]
+        relations.append(relation)
+    return {"relations": relations}
+
+
 def in_catalog(path: str, body: dict[str, Any]) -> dict[str, Any]:
     namespace = (body.get("namespace") or [None])[0]
     key = f"{namespace}.{body.get('name')}"
@@ -226,6 +249,8 @@ def in_catalog(path: str, body: dict[str, Any]) -> dict[str, Any]:
         case "list":
             found = [o for o in CATALOG.objects.values() if o["schema_name"] == namespace]
             return {"objects": [{"name": o["name"], "kind": o["kind"]} for o in found]}
+        case "find_schemas" | "find_relations" | "find_columns" as call:
+            return metadata(call, body)
         case "load":
             if key not in CATALOG.objects:
                 raise RefusedError(

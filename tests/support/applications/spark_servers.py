@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
 
 from tests.support.applications.application import (
     CONF,
@@ -17,6 +20,7 @@ from tests.support.applications.application import (
     descendants,
     kill,
 )
+from tests.support.applications.class_archive import SHORT_LIVED
 from tests.support.server.ingress import held_port
 from tests.support.waiting import wait_until
 
@@ -45,7 +49,8 @@ def command(program, location, *arguments):
 
 
 def environment():
-    return {**os.environ, "PYTHONPATH": str(ROOT / "python"), "MASTER": "local[2]"}
+    own = {"PYTHONPATH": str(ROOT / "python"), "MASTER": "local[2]"}
+    return {**os.environ, **own, "PYSPARK_PYTHON": sys.executable}
 
 
 def jvm_below(process):
@@ -60,16 +65,32 @@ def jvm_below(process):
 @contextlib.contextmanager
 def server(program, location, folder):
     """A server in the foreground, with its port and JVM, until the block ends."""
-    with held_port() as port, serving(program, location, folder, port) as served:
+    with (
+        held_port() as port,
+        serving(command(program, location, "--port", str(port)), location, folder, port) as served,
+    ):
         yield served
 
 
 @contextlib.contextmanager
-def serving(program, location, folder, port):
-    log = folder / f"{program}.log"
+def spark_s_own_server(location, folder, *arguments):
+    """A Thrift server as Spark's own script starts it, with arguments of `spark-submit`."""
+    home = Path(str(resources.files("pyspark")))
+    with held_port() as port:
+        started = [str(home / "bin" / "spark-submit"), *arguments]
+        started += ["--class", "org.apache.spark.sql.hive.thriftserver.HiveThriftServer2"]
+        started += ["spark-internal", "--hiveconf", f"hive.server2.thrift.port={port}"]
+        started += ["--hiveconf", "hive.server2.thrift.bind.host=127.0.0.1"]
+        with serving(started, location, folder, port) as served:
+            yield served
+
+
+@contextlib.contextmanager
+def serving(arguments, location, folder, port):
+    log = folder / "server.log"
     with open(log, "w") as output:
         process = subprocess.Popen(
-            command(program, location, "--port", str(port)),
+            arguments,
             stdout=output,
             stderr=output,
             stdin=subprocess.DEVNULL,
@@ -84,10 +105,44 @@ def serving(program, location, folder, port):
             return client.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(listening, what=f"{program} listens")
+        wait_until(listening, what=f"the server at {folder} listens")
         yield Served(port, jvm_below(process))
     finally:
         for pid in [*descendants(process.pid), process.pid]:
             kill(pid)
         process.wait()
         wait_until(lambda: not coordinators(location), what="the coordinator's end")
+
+
+def hear_interrupts():
+    """For a child: a test run in the background of a shell ignores SIGINT, and so would it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def beeline(port, folder, *arguments, **options):
+    """A beeline process; what it says is in its output."""
+    jars = Path(str(resources.files("pyspark"))) / "jars"
+    return subprocess.Popen(
+        [
+            "java",
+            *SHORT_LIVED.split(),
+            "-cp",
+            f"{jars}/*",
+            "org.apache.hive.beeline.BeeLine",
+            "-u",
+            f"jdbc:hive2://127.0.0.1:{port}",
+            "--silent=true",
+            "--force=true",
+            "--showHeader=false",
+            "--outputformat=tsv2",
+            "--nullemptystring=false",
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+        preexec_fn=hear_interrupts,
+    )

@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from tests.support.adapter.calls import calls_of
@@ -75,6 +76,10 @@ def test_a_snapshot_that_could_not_be_read_comes_with_the_next_fetch(place, monk
     assert found == [1, 2]
 
 
+def metadata_call(found, place):
+    return calls_of(place.coordinator)[f"/v1/catalog/find_{found}"]({})
+
+
 CALLS = {
     "SHOW OBJECTS": lambda place: place.sql("SHOW OBJECTS"),
     "SHOW SOURCES": lambda place: place.sql("SHOW SOURCES"),
@@ -85,6 +90,10 @@ CALLS = {
         {"namespace": ["default"]}
     ),
     "SHOW SCHEMAS": lambda place: calls_of(place.coordinator)["/v1/catalog/namespaces"]({}),
+    **{
+        f"metadata of {found}": partial(metadata_call, found)
+        for found in ("schemas", "relations", "columns")
+    },
     "a name that is not there": lambda place: calls_of(place.coordinator)["/v1/catalog/load"](
         {"namespace": ["default"], "name": "nothing"}
     ),

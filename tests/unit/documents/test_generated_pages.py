@@ -17,8 +17,8 @@ PAGES = {
     "settings": settings_page,
     "system_relations": relations_page,
 }
-HIDDEN = {"internal"}
-"""The coordinator's own sessions set it."""
+HIDDEN = {"internal", "implied"}
+"""Those that nobody sets but the coordinator's own sessions, and what activates the jar."""
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -6,6 +6,8 @@ import java.util.concurrent.atomic.AtomicInteger
 import org.apache.spark.SparkContext
 import org.apache.spark.sql.SparkSessionExtensions
 import org.apache.spark.sql.slackwater.parser.SlackwaterParser
+import org.apache.spark.sql.slackwater.process.SparkSessions
+import org.apache.spark.sql.slackwater.thrift.ThriftServer
 
 /** What Slackwater puts into a session, once for each, however often it is asked for. */
 object Activation {
@@ -26,14 +28,19 @@ object Activation {
       }
       // The last one is the outermost, also around parsers that were added in between.
       extensions.injectParser { (session, delegate) =>
-        if (turn == count.get) new SlackwaterParser(session, delegate) else delegate
+        if (turn == count.get) {
+          ThriftServer.look()
+          new SlackwaterParser(session, delegate)
+        } else delegate
       }
     }
   }
 
   /** Spark applies extensions before it copies the context's settings into the session's. */
   private def registerCatalog(): Unit =
-    SparkContext.getActive.foreach(_.conf.setIfMissing(catalogKey, catalogClass))
+    SparkContext.getActive.map(_.conf).filterNot(_.contains(catalogKey)).foreach { conf =>
+      conf.set(catalogKey, catalogClass).set(SparkSessions.impliedKey, "true")
+    }
 
   private def isEnabled: Boolean =
     SparkContext.getActive.forall(

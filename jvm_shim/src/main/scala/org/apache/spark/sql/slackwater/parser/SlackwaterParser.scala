@@ -3,11 +3,12 @@ package org.apache.spark.sql.slackwater.parser
 import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.expressions.Expression
 import org.apache.spark.sql.catalyst.parser._
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, SetCatalogAndNamespace}
 import org.apache.spark.sql.internal.VariableSubstitution
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.{DataErrors, Json}
 import org.apache.spark.sql.slackwater.shims.DelegatingParser
+import org.apache.spark.sql.slackwater.thrift.ThriftServer
 
 /** Spark's parser, with Slackwater's statements and `AS OF` in front of it.
   *
@@ -23,13 +24,19 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     )
 
   override def parsePlan(text: String): LogicalPlan =
-    named(statement(text, parameters = None)(delegate.parsePlan(text)))
+    noticed(named(statement(text, parameters = None)(delegate.parsePlan(text))))
 
   override def parsePlanWithParameters(text: String, context: ParameterContext): LogicalPlan =
-    named(statement(text, Some(context))(delegate.parsePlanWithParameters(text, context)))
+    noticed(named(statement(text, Some(context))(delegate.parsePlanWithParameters(text, context))))
 
   override def parseQuery(text: String): LogicalPlan =
     withAsOf(text, None)(delegate.parseQuery(text))(delegate.parseQuery(_))
+
+  /** Where connections share a session, its first USE is what tells of a new one. */
+  private def noticed(plan: LogicalPlan): LogicalPlan = {
+    if (plan.isInstanceOf[SetCatalogAndNamespace]) ThriftServer.look()
+    plan
+  }
 
   private def statement(text: String, parameters: Option[ParameterContext])(
       spark: => LogicalPlan

@@ -18,6 +18,10 @@ object SparkSessions {
   val catalogName = "slackwater"
 
   private val enabledKey = "spark.slackwater.enabled"
+
+  /** Set where nobody has configured the catalog, and the jar alone brings it. */
+  private[slackwater] val impliedKey = "spark.slackwater.implied"
+
   private val internalKey = "spark.slackwater.internal"
   private val cleaner = Cleaner.create()
 
@@ -33,13 +37,26 @@ object SparkSessions {
   private[slackwater] def isInternal(session: SparkSession): Boolean =
     conf(session).getConfString(internalKey, "false").toBoolean
 
+  /** Whether somebody has configured Slackwater for the application: more than the jar is there. */
+  def isConfigured(session: SparkSession): Boolean = {
+    val settings = of(session).sparkContext.getConf
+    !settings.contains(impliedKey) ||
+    settings.getAllWithPrefix("spark.slackwater.").exists { case (name, _) =>
+      !Set(impliedKey, enabledKey)(s"spark.slackwater.$name")
+    }
+  }
+
+  /** The names of the catalogs that SHOW CATALOGS would show if all of ours had been used. */
+  def catalogs(session: SparkSession): Seq[String] =
+    (manager(session).listCatalogs(None) :+ catalogName).distinct.sorted
+
   /** Whether a name without a catalog means one of ours. */
   def inSlackwater(session: SparkSession): Boolean =
-    Try(catalogs(session).currentCatalog.name == catalogName).getOrElse(false)
+    Try(manager(session).currentCatalog.name == catalogName).getOrElse(false)
 
   /** Spark fails for some names that no catalog can have, and for one that cannot be made. */
   def isCatalog(session: SparkSession, name: String): Boolean =
-    Try(catalogs(session).isCatalogRegistered(name)).getOrElse(false)
+    Try(manager(session).isCatalogRegistered(name)).getOrElse(false)
 
   /** The session's name in the protocol. */
   def id(session: SparkSession): String = {
@@ -68,7 +85,7 @@ object SparkSessions {
 
   /** A request with the session's id and where it resolves names. */
   def request(session: SparkSession): ObjectNode = {
-    val manager = catalogs(session)
+    val manager = this.manager(session)
     val context = Json.obj()
     context.put("catalog", manager.currentCatalog.name)
     context.set[ObjectNode]("namespace", Json.texts(manager.currentNamespace))
@@ -95,7 +112,7 @@ object SparkSessions {
 
   private def conf(session: SparkSession): SQLConf = of(session).sessionState.conf
 
-  private def catalogs(session: SparkSession): CatalogManager =
+  private def manager(session: SparkSession): CatalogManager =
     of(session).sessionState.catalogManager
 
   /** Spark tells nobody that a session has ended: it has when nothing refers to it any more. */
