@@ -48,7 +48,7 @@ docs: tools ## Build the documentation as a site, into .build/site
 lint: pythonlint $(SBT_JAR) ## Check style, types, import arrows and Scala format
 	$(SBT) scalafmtCheckAll
 
-pythonlint: tools
+pythonlint: .build/tools
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
@@ -62,8 +62,8 @@ hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests us
 kafka: .kafka/fetched ## Fetch the Kafka broker that the tests use
 
 # What comes before the tests runs two at a time. A test often waits: three keep two cores busy.
-test: tools ## Run everything that CI checks
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target pythonlint scalatest hadoop kafka .spark-inputs/fetched .build/classes.jsa
+test: ## Run everything that CI checks
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka .spark-inputs/fetched
 	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does

@@ -1,6 +1,6 @@
 import scala.sys.process.Process
 
-// Scala tests and the format. `jvm_shim/build.py` makes the jar, without sbt.
+// Scala tests and the format. `jvm_shim/build.py` makes the jar, without sbt; the tests are of it.
 // Spark comes from the installed pyspark: what is tested is compiled against what it runs on.
 lazy val sparkJars = settingKey[File]("The folder of Spark's jars")
 
@@ -20,6 +20,12 @@ def minorOf(jars: File): String = {
     .getOrElse(throw new MessageOnlyException(s"there is no Spark in $jars"))
 }
 
+def jarsOfShim(project: File, minor: String): Seq[File] = {
+  val found = (project / "python/slackwater/jars" * s"slackwater-spark_${minor}_*.jar").get
+  if (found.isEmpty) throw new MessageOnlyException("there is no jar to test: run `make jar`")
+  found
+}
+
 // What org.apache.spark.launcher.JavaModuleOptions opens, as far as rows outside the heap need it.
 val opensOfSpark = Seq("java.lang", "java.nio", "java.util", "sun.nio.ch")
   .map(name => s"--add-opens=java.base/$name=ALL-UNNAMED") :+
@@ -36,6 +42,9 @@ lazy val root = (project in file("."))
     Compile / resourceDirectory := baseDirectory.value / "jvm_shim/src/main/resources",
     sparkJars := sys.env.get("SPARK_JARS").filter(_.nonEmpty).map(file).getOrElse(jarsOfPyspark()),
     Compile / unmanagedJars := (sparkJars.value * "*.jar").classpath,
+    // What is tested is the jar: nothing of it is compiled a second time.
+    Compile / sources := Nil,
+    Compile / unmanagedJars ++= jarsOfShim(baseDirectory.value, minorOf(sparkJars.value)).classpath,
     Test / unmanagedJars := (Compile / unmanagedJars).value,
     Test / scalaSource := baseDirectory.value / "jvm_shim/src/test/scala",
     libraryDependencies ++= Seq(
@@ -43,7 +52,7 @@ lazy val root = (project in file("."))
       "org.scalatestplus" %% "scalacheck-1-18" % "3.2.19.0" % Test
     ),
     Test / fork := true,
-    Test / javaOptions ++= "-Xmx2g" +: opensOfSpark,
+    Test / javaOptions ++= Seq("-Xmx2g", "-XX:+UseSerialGC") ++ opensOfSpark,
     Compile / resourceGenerators += Def.task {
       val catalogue = "slackwater-error-conditions.json"
       val target = (Compile / resourceManaged).value / "error" / catalogue

@@ -7,8 +7,13 @@ an error.
 
 from __future__ import annotations
 
-import asyncio
 import gc
+
+if __name__ == "__main__":
+    # What is imported stays: a tenth of a start would go into looking for garbage in it.
+    gc.disable()
+
+import asyncio
 import json
 import logging
 import logging.handlers
@@ -143,7 +148,7 @@ class Leadership:
 
 def main(here: Owner | None = None) -> int:
     """Runs the process; returns its exit status. `here` identifies the process."""
-    # What was imported stays: looking for garbage in it would slow down all that comes next.
+    # Looking for garbage in what was imported would slow down all that comes next.
     gc.freeze()
     answers = _take_over_stdout()
     if os.getpgrp() != os.getpid():
@@ -203,6 +208,8 @@ def _log_to(path: Path) -> None:
 def _lead_or_join(settings: ProcessSettings, log: Path, answers: int, here: Owner) -> int:
     from slackwater.adapter import coordinator  # noqa: F401 - declares its tables
 
+    gc.freeze()
+    gc.enable()
     engine = connect(settings.metastore)
     create_all(engine)
     election = Election()

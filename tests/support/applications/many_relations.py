@@ -40,7 +40,8 @@ def read_at_once(application, sources, *, session="main", at=None, timeout_s=PAT
         f" FROM ({query})"
         for name, query in sources.items()
     ]
-    text = " UNION ALL ".join(parts)
+    # One task: each task gets the whole plan, and there would be one for each relation at least.
+    text = f"SELECT /*+ COALESCE(1) */ * FROM ({' UNION ALL '.join(parts)})"
     if at is not None:
         text = f"SELECT * FROM ({text}) AS OF {at}"
     found = {name: Counter() for name in sources}

@@ -10,8 +10,9 @@ import org.apache.spark.sql.types.{LongType, StructType}
 final class ScannedIndexSpec extends AnyFunSuite {
   private val columns = new StructType().add("k", LongType)
 
-  private def row(value: Long): UnsafeRow =
-    UnsafeProjection.create(columns)(InternalRow(value)).copy()
+  private val projected = UnsafeProjection.create(columns)
+
+  private def row(value: Long): UnsafeRow = projected(InternalRow(value)).copy()
 
   private def newTick(): TickContext =
     new TickContext(10, 20, 1, _ => Updates.none, TickBudget.unlimited, Some(Before(null, null)))
