@@ -65,6 +65,12 @@ def test_a_key_has_its_last_value(place, kafka):
     )
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c, sum(n) AS s FROM s")
     becomes(place, "SELECT * FROM v", [[10, sum(range(990, 1000))]])
+    counted = (
+        "SELECT messages_received, snapshot_records_known, snapshot_records_staged, "
+        "snapshot_committed FROM mz_internal.mz_source_statistics s JOIN mz_catalog.mz_sources o "
+        f"ON s.id = o.id JOIN mz_catalog.mz_kafka_sources k ON k.id = o.id WHERE topic = '{topic}'"
+    )
+    becomes(place, counted, [[1000, 1000, 1000, True]])
     send(kafka, topic, (b"3", None), (b"4", b'{"n": 1, "t": "x"}'), (b"new", b"{}"))
     becomes(
         place,
