@@ -65,6 +65,12 @@ def test_a_key_has_its_last_value(place, kafka):
     )
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c, sum(n) AS s FROM s")
     becomes(place, "SELECT * FROM v", [[10, sum(range(990, 1000))]])
+    counted = (
+        "SELECT messages_received, snapshot_records_known, snapshot_records_staged, "
+        "snapshot_committed FROM mz_internal.mz_source_statistics s JOIN mz_catalog.mz_sources o "
+        f"ON s.id = o.id JOIN mz_catalog.mz_kafka_sources k ON k.id = o.id WHERE topic = '{topic}'"
+    )
+    becomes(place, counted, [[1000, 1000, 1000, True]])
     send(kafka, topic, (b"3", None), (b"4", b'{"n": 1, "t": "x"}'), (b"new", b"{}"))
     becomes(
         place,
@@ -266,6 +272,38 @@ def test_messages_that_are_gone_are_told_and_skipped_when_that_is_said(place, ka
     place.sql("ALTER SOURCE s SKIP LOST")
     becomes(place, "SELECT text FROM s WHERE text > '4'", [["7"], ["8"], ["9"]])
     place.sql("DROP CLUSTER c CASCADE")
+
+
+def test_a_topic_is_read_again(place, kafka):
+    topic = kafka.new_topic()
+    send(kafka, topic, (b"a", b"1"), (b"b", b"1"), (b"c", b"1"))
+    create = (
+        f"CREATE SOURCE {{}} FROM KAFKA CONNECTION k (TOPIC '{topic}') KEY FORMAT TEXT "
+        "VALUE FORMAT TEXT ENVELOPE {} WITH (TIMESTAMP INTERVAL '50 ms')"
+    )
+    place.sql(create.format("s", "UPSERT"))
+    place.sql(create.format("appended", "NONE"))
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s")
+    becomes(place, "SELECT * FROM v", [[3]])
+    kafka.delete_records(topic, 0, 2)
+    send(kafka, topic, (b"d", b"2"))
+    becomes(place, "SELECT * FROM v", [[4]])
+    ids = "SELECT id FROM mz_catalog.mz_objects WHERE name IN ('s', 'v') ORDER BY name"
+    before = place.rows(ids)
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    assert sorted(place.rows("SELECT * FROM s")) == [["c", "1"], ["d", "2"]]
+    becomes(place, "SELECT * FROM v", [[2]])
+    assert place.rows(ids) == before
+    send(kafka, topic, (b"a", b"3"))
+    becomes(place, "SELECT * FROM s", [["a", "3"], ["c", "1"], ["d", "2"]])
+    with pytest.raises(SqlError, match="RESNAPSHOT of a source with ENVELOPE NONE"):
+        place.sql("ALTER SOURCE appended RESNAPSHOT")
+    place.sql("CREATE TABLE t (k INT)")
+    place.sql("CREATE SOURCE counting FROM LOAD GENERATOR COUNTER")
+    for statement in ("ALTER SOURCE t RESNAPSHOT", "ALTER SOURCE counting SKIP LOST"):
+        with pytest.raises(SqlError, match="SLACKWATER_WRONG_KIND"):
+            place.sql(statement)
+    place.sql("ALTER SOURCE IF EXISTS nothing RESNAPSHOT")
 
 
 def becomes_readable(place, query, expected):

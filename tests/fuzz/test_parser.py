@@ -27,6 +27,7 @@ from slackwater.planner.parser.kafka_source import (
     Included,
     KafkaSource,
     Payload,
+    ResnapshotSource,
     SkipLost,
 )
 from slackwater.planner.parser.names import QualifiedName
@@ -240,6 +241,7 @@ statements = st.one_of(
     altered,
     st.builds(ValidateConnection, names),
     st.builds(SkipLost, names, st.booleans()),
+    st.builds(ResnapshotSource, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,

@@ -20,7 +20,7 @@ from slackwater.storage.ingestion import IngestionProgress, IngestionStep
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import Appended, ByKey, Reading, key_of_error
-from slackwater.storage.kafka.ingestion import CHECK_MS, KafkaConfig, KafkaIngestion
+from slackwater.storage.kafka.ingestion import CHECK_MS, KafkaConfig, KafkaIngestion, Resnapshot
 from slackwater.storage.kafka.topic import TopicIdentity
 from slackwater.storage.keyed_rows import RowsInMemory
 from slackwater.storage.row_bytes import RowBytes
@@ -40,6 +40,7 @@ ACTIONS = [
     "crash",
     "lose",
     "skip",
+    "anew",
     "replace",
 ]
 
@@ -76,6 +77,7 @@ class World:
     now_ms: int = 0
     pause_ms: int = CHECK_MS
     said: str | None = None
+    wanted: Resnapshot | None = None
     replaced: bool = False
 
     def __post_init__(self):
@@ -84,6 +86,7 @@ class World:
 
     def resumed(self):
         """The ingestion as a new process makes it of what is durable."""
+        self.wanted = None
         reading = Reading("t", self.decoding, Decoder(self.decoding, self.columns), self._stage)
         errors = [decode(text) for text in self.errors.elements()]
         if self.decoding.envelope == "NONE":
@@ -121,8 +124,23 @@ class World:
                 return step
         raise AssertionError("the snapshot does not become whole")
 
+    def acknowledge(self, step):
+        self.ingestion.committed(step)
+        assert self.wanted is None or self.wanted.done.is_set()
+        self.wanted = None
+
+    def read_again(self):
+        """All messages that the topic has belong to the next step, and no other does."""
+        self.skipped = {(p, m.offset) for p, m in self.sent if not self._is_there(p, m)}
+        self.steps = []
+
+    def _is_there(self, partition, message):
+        return message.offset >= self.cluster.partitions[partition].first
+
     def commit(self, step: IngestionStep):
         assert not self.replaced, "nothing of another topic is ever committed"
+        if self.wanted is not None:
+            self.read_again()
         for export, into in (("s", self.rows), ("s_dead_letters", self.letters)):
             if export in step.updates:
                 for *row, diff in zip(*step.updates[export].to_pydict().values(), strict=True):
@@ -243,6 +261,10 @@ def run(world, history):
                         world.cluster.send(partition, key, value)
             case "replace":
                 continue
+            case "anew" if world.decoding.envelope == "UPSERT" and world.frontier is not None:
+                world.wanted = world.ingestion.resnapshot()
+            case "anew":
+                continue
             case "skip":
                 world.ingestion.skip_lost()
             case _:
@@ -251,7 +273,7 @@ def run(world, history):
                 step = world.poll()
                 if action == "poll" and step is not None:
                     world.commit(step)
-                    world.ingestion.committed(step)
+                    world.acknowledge(step)
                 elif action == "lose" and step is not None:
                     world.commit(step)
                 if action in ("crash", "lose"):
@@ -278,7 +300,7 @@ def settle(world):
             world.ingestion.skip_lost()
         else:
             world.commit(step)
-            world.ingestion.committed(step)
+            world.acknowledge(step)
     world.check()
     for partition, log in enumerate(world.cluster.partitions):
         assert (world.frontier.offset(partition) or 0) == log.end

@@ -70,6 +70,10 @@ class RowsInMemory:
         more = sum(_size(value) for value in values.values() if value is not None)
         return self.size_bytes + more - sum(_size(held[key]) for key in values if key in held)
 
+    def __iter__(self) -> Iterator[bytes]:
+        """All keys that have something."""
+        return iter(self._values)
+
     def errors(self) -> Iterator[tuple[bytes, DataflowError]]:
         """The errors, by their keys."""
         for key, value in self._values.items():

@@ -19,8 +19,8 @@ from slackwater.storage.ingestion import SourceStatus
 _PROCESS = 0
 """A replica is one process, the first."""
 
-_NOT_COUNTED = 5
-"""Columns of mz_source_statistics of records and bytes that are indexed, and of snapshots."""
+_NOT_COUNTED = 3
+"""Columns of mz_source_statistics of records and bytes that are indexed."""
 
 
 def frontiers(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -148,6 +148,8 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             s.updates_staged,
             s.updates_committed,
             *[None] * _NOT_COUNTED,
+            s.snapshot_records_known,
+            s.snapshot_records_staged,
             s.snapshot_committed,
             s.offset_known,
             s.offset_committed,

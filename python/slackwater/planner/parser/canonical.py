@@ -12,7 +12,7 @@ from slackwater.planner.parser.connection_statements import (
     ValidateConnection,
 )
 from slackwater.planner.parser.durations import format_duration
-from slackwater.planner.parser.kafka_source import KafkaSource, SkipLost
+from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
@@ -113,6 +113,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | AlterSourceAddTable()
             | ReplayDeadLetters()
             | SkipLost()
+            | ResnapshotSource()
             | CommentOn()
         ):
             return _change(statement)
@@ -335,6 +336,7 @@ def _change(
     | AlterSourceAddTable
     | ReplayDeadLetters
     | SkipLost
+    | ResnapshotSource
     | CommentOn,
 ) -> Iterable[str]:
     match s:
@@ -375,6 +377,9 @@ def _change(
         case SkipLost(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "SKIP LOST")
+        case ResnapshotSource(name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT")
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

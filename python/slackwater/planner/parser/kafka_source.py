@@ -63,6 +63,14 @@ class SkipLost:
 
 
 @dataclass(frozen=True, slots=True)
+class ResnapshotSource:
+    """ALTER SOURCE ... RESNAPSHOT: everything is read again, and the difference is committed."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSource:
     """A topic. It is read from `start_offsets` of its partitions on, of others from the beginning.
 

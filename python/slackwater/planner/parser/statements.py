@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
-from slackwater.planner.parser.kafka_source import KafkaSource, SkipLost
+from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
 
@@ -741,6 +741,7 @@ Statement = (
     | AlterSourceAddTable
     | ReplayDeadLetters
     | SkipLost
+    | ResnapshotSource
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

@@ -78,6 +78,13 @@ class Envelope(Protocol):
         """These messages belong to the step. Raises what writing files raises."""
         ...
 
+    def begin_anew(self) -> None:
+        """The step begins again, and takes everything that there is: what it does not take goes.
+
+        Only for envelopes with keys.
+        """
+        ...
+
     def changes(self) -> Changes:
         """The changes of the messages since the last step.
 
@@ -159,6 +166,9 @@ class Appended:
                 error = DecodeError(self._unread.at(messages, place), reason)
                 self._errors.append((error, 1))
 
+    def begin_anew(self) -> None:
+        raise FatalError("messages that are only appended cannot be taken again")
+
     def changes(self) -> Changes:
         unread = self._unread
         return Changes(self._pieces.rows(), self._errors, unread.letter_rows(), unread.left_out)
@@ -214,8 +224,14 @@ class ByKey:
                 self._put(messages, place, self._key_of(messages.keys[place]), None)
 
     def changes(self) -> Changes:
-        before = self._rows.lookup({key for _, key in self._last})
-        result = upserted(before, self._last.values())
+        last = list(self._last.values())
+        keys = {key for _, key in self._last}
+        if self._is_anew:
+            # A key that has no message any more goes, as by a message without a value.
+            gone = (key for key in self._rows if key not in keys)
+            last += [Message(key, _NOW, Position(0, 0), None) for key in gone]
+            keys.update(message.key for message in last)
+        result = upserted(self._rows.lookup(keys), last)
         self._rows.check(result.values)
         rows: list[tuple[bytes, int]] = []
         errors: list[tuple[DataflowError, int]] = []
@@ -241,7 +257,12 @@ class ByKey:
                 self._errors[key] = value
         self._begin()
 
+    def begin_anew(self) -> None:
+        self._begin()
+        self._is_anew = True
+
     def _begin(self) -> None:
+        self._is_anew = False
         self._last: dict[tuple[int, bytes], Message] = {}
         self._unread = _Unread(self._reading.decoding, self._reading.topic)
         self._values = {}

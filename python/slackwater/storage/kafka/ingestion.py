@@ -14,6 +14,7 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,13 @@ class KafkaConfig:
     start_offsets: Sequence[int] = ()
 
 
+class Resnapshot:
+    """A request to read a topic from its beginning again. `done` is set once that is durable."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+
+
 class KafkaIngestion:
     """The ingestion of one topic with one relation.
 
@@ -87,6 +95,8 @@ class KafkaIngestion:
         self._reported: SourceStatus | None = None
         self._lost: OffsetsLost | None = None
         self._skips_lost = False
+        self._wanted: Resnapshot | None = None
+        self._anew: Resnapshot | None = None
 
     def skip_lost(self) -> OffsetsLost | None:
         """Goes on with the first messages that are there, where others are gone now.
@@ -98,12 +108,22 @@ class KafkaIngestion:
         self._skips_lost = lost is not None
         return lost
 
+    def resnapshot(self) -> Resnapshot:
+        """Reads the topic from its beginning again, and commits the difference to what there is.
+
+        For sources with ENVELOPE UPSERT. Any thread may call this.
+        """
+        self._wanted = self._wanted or Resnapshot()
+        return self._wanted
+
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         if self._pending is not None:
             return self._pending
         try:
             topic = self._connected(now_ms)
-            if self._frontier is not None:
+            if self._wanted is not None:
+                self._begin_anew(topic, self._wanted)
+            if self._frontier is not None and self._anew is None:
                 self._read_some(topic)
             elif not self._read_snapshot(topic):
                 return self._progress()
@@ -112,7 +132,8 @@ class KafkaIngestion:
             self.close()
             self._go_on_behind(lost)
             return self.poll(now_ms)
-        except SlackwaterError:
+        except BaseException:
+            # What the client has given and no step has is read again, from where steps are.
             self.close()
             raise
 
@@ -122,6 +143,9 @@ class KafkaIngestion:
         self._reported = step.status
         self._pending, self._lost, self._skips_lost = None, None, False
         self._messages = self._size_bytes = 0
+        if self._anew is not None:
+            self._anew.done.set()
+            self._anew = None
         if self._topic is not None:
             self._topic.tell(self._positions)
 
@@ -175,6 +199,35 @@ class KafkaIngestion:
             self._positions[each] = max(given.get(each, 0), first[each])
         self._before = sum(self._positions.values())
 
+    def _begin_anew(self, topic: Topic, wanted: Resnapshot) -> None:
+        """Begins another snapshot, which ends where the source is already, or behind that.
+
+        Raises SLACKWATER_SOURCE_HISTORY_LOST when the topic ends before it.
+        """
+        known = sorted(self._positions)
+        first, ends = topic.beginnings(known), topic.ends(known)
+        reached = {} if self._frontier is None else _positions(self._frontier)
+        for partition, offset in reached.items():
+            if ends[partition] < offset:
+                raise self._history_lost(partition, offset, first[partition], ends[partition])
+        self._positions, self._snapshot_ends = dict(first), ends
+        self._before = sum(first.values())
+        self._messages = self._size_bytes = 0
+        self._envelope.begin_anew()
+        topic.assign(self._positions)
+        self._anew, self._wanted = wanted, None
+
+    def _history_lost(self, partition: int, offset: int, first: int, end: int) -> SlackwaterError:
+        return user_error(
+            "SLACKWATER_SOURCE_HISTORY_LOST",
+            objectName=self._config.name,
+            topic=self._config.topic,
+            partition=str(partition),
+            offset=str(offset),
+            first=str(first),
+            end=str(end),
+        )
+
     def _read_snapshot(self, topic: Topic) -> bool:
         """Reads a part of the snapshot. Whether it is whole now."""
         before_bytes = self._size_bytes
@@ -221,20 +274,12 @@ class KafkaIngestion:
         if not self._skips_lost or first <= lost.offset:
             self._lost = lost
             end = topic.ends([lost.partition])[lost.partition]
-            raise user_error(
-                "SLACKWATER_SOURCE_HISTORY_LOST",
-                objectName=self._config.name,
-                topic=self._config.topic,
-                partition=str(lost.partition),
-                offset=str(lost.offset),
-                first=str(first),
-                end=str(end),
-            )
+            raise self._history_lost(lost.partition, lost.offset, first, end)
         self._positions[lost.partition] = first
 
     def _progress(self) -> IngestionProgress:
         return IngestionProgress(
-            SourceStatus("starting"),
+            SourceStatus("starting" if self._frontier is None else "running"),
             SourceStatistics(
                 messages_received=self._messages,
                 bytes_received=self._size_bytes,
@@ -250,7 +295,8 @@ class KafkaIngestion:
         meanwhile. A topic that is still the same then has been the same all the time.
         """
         frontier = _frontier(self._positions)
-        if frontier == self._frontier and self._reported is not None:
+        is_news = frontier != self._frontier or self._anew is not None
+        if not is_news and self._reported is not None:
             return None
         changes = self._envelope.changes()
         self._refuse(
@@ -263,7 +309,8 @@ class KafkaIngestion:
             updates[self._config.dead_letters] = changes.letters
         errors = error_rows(list(changes.errors)) if changes.errors else None
         reached = sum(self._positions.values())
-        snapshot = None if self._frontier is not None else reached - self._before
+        is_snapshot = self._frontier is None or self._anew is not None
+        snapshot = reached - self._before if is_snapshot else None
         self._pending = IngestionStep(
             updates=updates,
             state=_STATE,
