@@ -36,6 +36,20 @@ SETTINGS = {
 }
 
 
+class _Remembered:
+    """A package of the JVM, of which each member is looked for once: in all jars, if it is one."""
+
+    def __init__(self, package: Any) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._package, name)
+        if isinstance(found, py4j.java_gateway.JavaPackage):
+            found = _Remembered(found)
+        setattr(self, name, found)
+        return found
+
+
 class Declared:
     """Tables of the schema ``default``, declared as tests need them."""
 
@@ -56,7 +70,8 @@ class Declared:
         # A frame has columns of CHAR only where Spark keeps their type.
         self._declaring.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
         self._known: dict[str, tuple[RelationDesc, GlobalId]] = {}
-        self.memory = ArrangementMemory(self.session._jvm)
+        self._jvm = _Remembered(self.session._jvm)
+        self.memory = ArrangementMemory(self._jvm)
 
     def _leave_exceptions(self) -> None:
         """Where there is a session, PySpark converts Java's exceptions. A coordinator has none."""
@@ -69,7 +84,7 @@ class Declared:
 
     def engine(self, origin: str) -> SparkBridge:
         """The driver keeps rows by the ids of parts, which begin anew in each environment."""
-        return SparkBridge(Driver(origin, self.session._jvm)).under({})
+        return SparkBridge(Driver(origin, self._jvm)).under({})
 
     def id_of(self, name: str, desc: RelationDesc) -> GlobalId:
         """By which id plans name the collection."""
