@@ -32,7 +32,7 @@ class Columns(NoSpark):
     """Knows what declarations of columns mean, as Spark's parser does."""
 
     def analyze(self, query, *_):
-        (text,) = re.findall(r"from_json\('\{\}', '(.*)'\)", query)
+        (text,) = re.findall(r"(?:from_json\('\{\}', '|AS STRUCT<)(.*)(?:'|>)\) AS row", query)
         pairs = (each.split() for each in text.split(","))
         desc = RelationDesc.of(**{name: _TYPES[kind] for name, kind in pairs})
         column = SimpleNamespace(type_json=desc.to_json())
