@@ -221,7 +221,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_connections mz_kafka_connections mz_aws_connections
+        mz_secrets mz_connections mz_kafka_connections mz_kafka_sinks mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
-from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
+from slackwater.adapter.system.objects import SystemRow, items, moment, sink_type, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
@@ -184,7 +184,7 @@ def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def sink_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    return _statuses(snapshot, ItemKind.SINK, lambda _: SINK_TYPE)
+    return _statuses(snapshot, ItemKind.SINK, sink_type)
 
 
 def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -370,6 +370,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "id! brokers:texts! sink_progress_topic",
         objects.kafka_connections,
     ),
+    ("mz_catalog", "mz_kafka_sinks", "id! topic!", objects.kafka_sinks),
     (
         "mz_internal",
         "mz_aws_connections",
