@@ -308,9 +308,16 @@ class KafkaSink:
 
     @contextmanager
     def _asking_who_leads(self) -> Iterator[None]:
-        """Asks whether this leader still leads before it says that another one has come."""
+        """Asks whether this leader still leads before it says that something failed.
+
+        librdkafka does not always tell that another producer has come: what it was about to do may
+        fail in other ways then.
+        """
         try:
             yield
+        except SlackwaterError:
+            self._claim.confirm()
+            raise
         except ProducerFenced:
             self._claim.confirm()
             raise user_error(
