@@ -105,6 +105,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_secrets": "The names of secrets; nothing shows their values.",
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
+    "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
     "mz_kafka_sinks": "The topics of sinks that write to Kafka.",
     "mz_aws_connections": "The connections to AWS, with the ids of their secrets.",
     "mz_webhook_sources": "The addresses of webhook sources.",

@@ -22,10 +22,17 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
+from slackwater.planner.parser.kafka_source import (
+    Decoding,
+    Included,
+    KafkaSource,
+    Payload,
+    SkipLost,
+)
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.tokens import Kind, tokenize
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, TextPosition
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "0"))
 STATEMENTS = (
@@ -121,6 +128,53 @@ files = st.builds(
     st.none() | texts,
     st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
+payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
+csv = st.builds(Payload, st.just("CSV"), st.integers(1, 9), delimiter=st.sampled_from(",;|\t")) | (
+    st.builds(Payload, st.just("CSV"), header=columns, delimiter=st.just("'"))
+)
+included = st.lists(
+    st.builds(
+        Included, st.sampled_from(["KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS"]), parts
+    ),
+    unique_by=lambda each: each.what,
+).map(tuple) | st.tuples(st.builds(Included, st.just("HEADER"), parts, texts, st.booleans()))
+errors = st.sampled_from(["PROPAGATE", "SKIP", "DEAD LETTER"])
+decodings = st.builds(
+    Decoding,
+    payloads | csv,
+    st.none() | payloads,
+    included.map(lambda found: tuple(each for each in found if each.what != "KEY")),
+    on_error=errors,
+) | st.builds(
+    lambda v, k, i, u, e: Decoding(v, k, i, "NONE" if u is False else "UPSERT", u or None, e),
+    payloads | csv,
+    payloads,
+    included,
+    st.just(False) | st.none() | parts,
+    errors,
+)
+topics = st.builds(
+    KafkaSource,
+    names,
+    st.sampled_from(["t", "a.b-c_1"]),
+    decodings,
+    st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    group_id_prefix=st.none() | texts,
+) | st.builds(
+    KafkaSource,
+    names,
+    st.just("t"),
+    decodings,
+    start_timestamp_ms=st.none() | st.integers(-9, 9),
+)
+
+
+def takes_columns(connector):
+    if isinstance(connector, KafkaSource):
+        return connector.decoding.value.kind in ("JSON", "CSV")
+    return isinstance(connector, s.FilesSource)
+
+
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
@@ -185,6 +239,7 @@ statements = st.one_of(
     connected,
     altered,
     st.builds(ValidateConnection, names),
+    st.builds(SkipLost, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,
@@ -212,10 +267,10 @@ statements = st.one_of(
     ),
     st.builds(
         lambda n, c, k, e, u, p, i, h: s.CreateSource(
-            n, c, k if isinstance(c, s.FilesSource) else None, e, u, p, i, h
+            n, c, k if takes_columns(c) else None, e, u, p, i, h
         ),
         names,
-        generators | files,
+        generators | files | topics,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
         st.booleans(),
         clusters,
@@ -312,6 +367,37 @@ def test_a_prefix_or_a_hole_is_harmless(text: str, data: st.DataObject) -> None:
     end = data.draw(st.integers(begin, len(text)))
     for piece in (text[:begin], text[:begin] + text[end:]):
         assert position_is_told(parse, piece)
+
+
+CONNECTED = [
+    text
+    for text in STATEMENTS
+    if text.startswith(("CREATE CONN", "ALTER CONN")) and "hunter2" not in text
+]
+
+
+@settings(max_examples=EXAMPLES or 600, deadline=None)
+@given(st.sampled_from(CONNECTED), st.data())
+def test_no_error_shows_what_stands_in_a_connection(text: str, data: st.DataObject) -> None:
+    """A string at any place, instead of what is there or beside it, may be a password."""
+    tokens = [token for token in tokenize(text) if token.kind is not Kind.END]
+    at = data.draw(st.sampled_from(tokens[2:]))
+    behind = data.draw(st.sampled_from([at.start, at.end]))
+    quote = data.draw(st.sampled_from(["'", '"']))
+    changed = f"{text[: at.start]} {quote}hunter2{quote} {text[behind:]}"
+    for piece in (changed, changed[: changed.index("hunter2") + 7]):
+        said, position = complaint(piece)
+        assert "hunter2" not in said
+        assert position is None
+
+
+def complaint(text: str) -> tuple[str, TextPosition | None]:
+    """The error of a text, which may be none, and its position."""
+    try:
+        parse(text)
+    except SlackwaterError as error:
+        return str(error), error.position
+    return "", None
 
 
 def shape(text: str) -> object:

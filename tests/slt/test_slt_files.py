@@ -94,6 +94,14 @@ WITHOUT_CASE = {
         "a defect: no statement may cause it",
         "unit/server/test_request_limits.py::test_a_defect_is_told_without_its_trace",
     ),
+    "SLACKWATER_SINK_PROGRESS_LOST": (
+        "needs a broker",
+        "e2e/test_kafka_sinks.py::test_a_sink_without_its_progress_begins_nothing",
+    ),
+    "SLACKWATER_SINK_UNREACHABLE": (
+        "needs a broker that goes away",
+        "e2e/test_kafka_sinks.py::test_a_broker_that_restarts_and_leaders_that_are_killed",
+    ),
     "SLACKWATER_LEADER_UNREACHABLE": (
         "needs an application on another host",
         "clients/test_join_takeover.py::test_a_leader_on_another_host_is_not_fenced",
@@ -120,7 +128,41 @@ WITHOUT_CASE = {
     ),
     "SLACKWATER_CONNECTOR_MISSING": (
         "needs a library that is not installed",
-        "unit/adapter/test_external.py::test_a_library_that_is_missing",
+        "unit/adapter/test_connection_trials.py::test_a_library_that_is_missing",
+    ),
+    "SLACKWATER_UNKNOWN_TOPIC": (
+        "needs a broker",
+        "e2e/test_kafka_sources.py::test_a_topic_that_is_not_there",
+    ),
+    "SLACKWATER_SOURCE_UNREACHABLE": (
+        "needs a connection that nobody tried",
+        "chaos/test_kafka_source.py::test_a_password_that_changes_stops_and_continues_a_source",
+    ),
+    "SLACKWATER_SNAPSHOT_TIMEOUT": (
+        "needs a broker",
+        "chaos/test_kafka_source.py::test_reads_wait_until_what_was_there_at_first_is_read",
+    ),
+    "SLACKWATER_SOURCE_REPLACED": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py::test_a_topic_that_was_made_anew_is_another_one",
+    ),
+    "SLACKWATER_SOURCE_HISTORY_LOST": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py"
+        "::test_messages_that_are_gone_are_told_and_skipped_when_that_is_said",
+    ),
+    "SLACKWATER_NOTHING_LOST": (
+        "needs a broker",
+        "e2e/test_kafka_sources.py"
+        "::test_messages_that_are_gone_are_told_and_skipped_when_that_is_said",
+    ),
+    "SLACKWATER_SOURCE_BAD_MESSAGE": (
+        "is told in mz_source_statuses",
+        "e2e/test_kafka_sources.py::test_what_is_no_row_is_an_error_until_its_key_has_another",
+    ),
+    "SLACKWATER_UPSERT_MEMORY": (
+        "needs more keys than fit into memory",
+        "unit/storage/test_keyed_rows.py::test_rows_that_take_too_much_are_refused",
     ),
     "SLACKWATER_NO_SPACE": (
         "needs a full disk",

@@ -28,10 +28,12 @@ def name(path):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("path", PAGES, ids=name)
-def test_the_examples_of_a_page(path, shared_application, tmp_path):
+def test_the_examples_of_a_page(path, shared_application, tmp_path, request):
     place = Workplace(shared_application, f"page_{name(path)}", tmp_path)
+    page = path.read_text()
+    kafka = request.getfixturevalue("kafka") if 'title="topic ' in page else None
     try:
-        PageRun(place, session=place.schema).run(path.read_text())
+        PageRun(place, place.schema, kafka).run(page)
     finally:
         place.sql("ROLLBACK", session=place.schema)
         shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")

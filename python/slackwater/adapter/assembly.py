@@ -31,7 +31,7 @@ from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
-from slackwater.adapter.ddl.connections import ConnectionDefinitions
+from slackwater.adapter.ddl.connections import ConnectionDefinitions, Validate
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
@@ -50,8 +50,10 @@ from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import Tables
+from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
+from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health
@@ -116,7 +118,8 @@ class Given:
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
     write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
-    `parameters_file` may have parameters of the system, and may change.
+    `parameters_file` may have parameters of the system, and may change. `validate` tries a
+    connection.
     """
 
     engine: SqlEngine
@@ -132,6 +135,7 @@ class Given:
     lease: LockLease = field(default_factory=LockLease)
     mark: CatalogMark = field(default_factory=Unmarked)
     parameters_file: Path | None = None
+    validate: Validate = validate
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +207,7 @@ def open_coordinator(given: Given) -> Coordinator:
         system=system,
         indexes=base.dataflows,
         stashed=base.stashed,
+        has_snapshot=connectors.states.has_snapshot,
     )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
@@ -574,10 +579,11 @@ def _definitions(
             runner=connectors.sinks,
         ),
         secrets=SecretDefinitions(changes, connectors.secrets),
-        connections=ConnectionDefinitions(changes),
+        connections=ConnectionDefinitions(changes, connectors.connections, given.validate),
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
+        topics=TopicDefinitions(changes, connectors.kafka, connectors.ingestion),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),
         replacements=Replacements(

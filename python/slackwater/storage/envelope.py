@@ -126,7 +126,7 @@ def _sent(message: Message) -> tuple[int, int]:
 
 
 def restored(contents: Iterable[tuple[bytes, Datum, int]]) -> dict[bytes, Datum]:
-    """What the keys have in a collection with these contents (key, value, diff).
+    """The values of the keys of a collection with these contents (key, value, diff).
 
     The contents need not be consolidated. Raises FatalError unless each key has one value, once.
     """

@@ -149,7 +149,7 @@ class KeyValueIngestion:
                 yield Message(row_key(row[:1]), _NOW, Position(partition, number), row)
 
     def _replaced(self, first: int, end: int) -> Iterator[tuple[bytes, Row]]:
-        """What the keys of the messages from `first` to `end` have before these."""
+        """The rows of the keys of the messages from `first` to `end` before these."""
         config, size = self._config, self._config.keys_per_partition
         for partition in range(config.partitions):
             for number in range(first, end):

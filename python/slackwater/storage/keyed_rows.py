@@ -1,4 +1,4 @@
-"""What the keys of an upsert collection have now, for the messages that replace it.
+"""The present rows of the keys of an upsert collection, for the messages that replace them.
 
 Source: spec controllers 5.4; docs/decisions 0069.
 """
@@ -20,7 +20,7 @@ class KeyedRows(Protocol):
     """The present rows and errors of a collection, by the digests of their keys."""
 
     def lookup(self, keys: Collection[bytes]) -> Mapping[bytes, Datum]:
-        """What these keys have; those that have nothing are left out."""
+        """The values of these keys; those that have nothing are left out."""
         ...
 
     def replace(self, values: Mapping[bytes, Datum | None]) -> None:

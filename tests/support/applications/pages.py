@@ -6,6 +6,8 @@ Blocks of a page that are fenced by ``` and their language:
 * ``python``: code that runs where ``spark`` is the session.
 * ``text``, directly below one of these: the answer to its last statement, or what the code prints.
 * ``csv``, ``json`` with ``title="/data/..."``: a file of that name, which appears as a whole.
+* ``tsv`` with ``title="topic ..."``: messages for a topic, a key and a value a line; without a tab
+  there is no value. The topic is the page's own, and ``localhost:9092`` the broker of the tests.
 
 All other languages (``syntax``, ``sh``, ``ini`` ..) are for the reader alone.
 
@@ -26,7 +28,8 @@ from tests.support.applications.application import SqlError
 from tests.support.waiting import wait_until
 
 RUN = frozenset({"sql", "python"})
-FILES = frozenset({"csv", "json"})
+FILES = frozenset({"csv", "json", "tsv"})
+TOPIC = "topic "
 _FENCE = re.compile(
     r'^```(?P<language>\w+)(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^```$',
     re.DOTALL | re.MULTILINE,
@@ -92,9 +95,11 @@ def statements(text):
 class PageRun:
     """Runs the examples of one page in a session and a schema of its own."""
 
-    def __init__(self, place, session):
+    def __init__(self, place, session, kafka=None):
         self._place = place
         self._session = session
+        self._kafka = kafka
+        self._topics = {}
         self._times = {}
         place.use(session)
 
@@ -108,7 +113,9 @@ class PageRun:
 
     def one(self, block, answer):
         if block.language in FILES:
-            if block.title is not None:
+            if block.language == "tsv":
+                self._send(block)
+            elif block.title is not None:
                 self._file(block)
             return
         if block.language == "python":
@@ -205,7 +212,22 @@ class PageRun:
         text = _TIME.sub(lambda found: self._times.get(found[0], found[0]), text)
         schema = self._place.schema
         text = _SCHEMA.sub(lambda found: f"{found[1] or found[2]}{schema}", text)
+        for topic, own in self._topics.items():
+            text = text.replace(f"TOPIC '{topic}'", f"TOPIC '{own}'")
+        if self._kafka is not None:
+            text = text.replace("localhost:9092", self._kafka.address)
         return text.replace("/data/", f"{self._place.folder}/")
+
+    def _send(self, block):
+        """Sends the messages of a block; the first for a topic makes it."""
+        topic = block.title.removeprefix(TOPIC)
+        if topic not in self._topics:
+            self._topics[topic] = self._kafka.new_topic()
+        producer = self._kafka.producer()
+        for line in block.text.splitlines():
+            key, tab, value = line.partition("\t")
+            producer.produce(self._topics[topic], key=key, value=value if tab else None)
+        producer.flush()
 
     def _file(self, block):
         path = self._place.folder / block.title.removeprefix("/data/")

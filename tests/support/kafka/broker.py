@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from tests.support.kafka.certificates import Certificates
 from tests.support.server.ingress import held_port
 from tests.support.waiting import PATIENCE, wait_until
@@ -103,6 +103,19 @@ class Broker:
             lambda: name not in admin.list_topics(timeout=PATIENCE).topics,
             what="the topic is gone",
         )
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """The topic has so many partitions from now on."""
+        admin = self.admin()
+        for future in admin.create_partitions([NewPartitions(name, total)]).values():
+            future.result(PATIENCE)
+
+    def delete_records(self, name: str, partition: int, before: int) -> None:
+        """Messages before that offset go, as retention would remove them."""
+        admin = self.admin()
+        place = TopicPartition(name, partition, before)
+        for future in admin.delete_records([place]).values():
+            future.result(PATIENCE)
 
     def admin(self) -> AdminClient:
         """A client for administrators. What it was asked ends when nobody has it any more."""

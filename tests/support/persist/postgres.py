@@ -9,7 +9,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,7 +50,8 @@ def _exists(user: str) -> bool:
 class PostgresServer:
     """One server, reached over a socket in its own directory.
 
-    `fsync`: whether commits wait for the disk, which tests of behaviour do without.
+    `fsync`: whether commits wait for the disk, which tests of behaviour do without. `settings` are
+    more of its settings, and `hosts` the lines that come first in its ``pg_hba.conf``.
     """
 
     directory: Path
@@ -58,6 +59,9 @@ class PostgresServer:
     binaries: Path = field(default_factory=_binaries)
     user: str | None = field(default_factory=_owner)
     process: subprocess.Popen[bytes] | None = None
+    settings: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    port: int = 5432
 
     def initialise(self) -> None:
         if self.user is not None:
@@ -68,12 +72,24 @@ class PostgresServer:
             user=self.user, group=self._group, extra_groups=self._extra_groups,
             cwd="/", check=True, capture_output=True,
         )  # fmt: skip
+        rules = self._data / "pg_hba.conf"
+        rules.write_text("\n".join((*self.hosts, rules.read_text())))
+
+    def keep(self, name: str, text: str) -> None:
+        """Writes a file into the folder of its data, in which it finds that by its name."""
+        path = self._data / name
+        path.write_text(text)
+        path.chmod(0o600)
+        if self.user is not None:
+            shutil.chown(path, self.user)
 
     def start(self) -> None:
         settings = [
             f"fsync={'on' if self.fsync else 'off'}",
             "listen_addresses=",
             f"unix_socket_directories={self.directory}",
+            f"port={self.port}",
+            *self.settings,
         ]
         arguments = [word for setting in settings for word in ("-c", setting)]
         with open(self.directory.parent / f"{self.directory.name}.log", "ab") as log:
@@ -110,18 +126,19 @@ class PostgresServer:
         name = f"t{uuid.uuid4().hex}"
         place = ""
         if tablespace is not None:
-            self._execute(f"CREATE TABLESPACE s{name} LOCATION '{tablespace}'")
+            self.execute(f"CREATE TABLESPACE s{name} LOCATION '{tablespace}'")
             place = f"TABLESPACE s{name}"
-        self._execute(f"CREATE DATABASE {name} TEMPLATE {template} {place}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template} {place}")
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
 
     def drop_with_tablespace(self, url: str) -> None:
         """Removes a database that has a tablespace of its own, with that."""
         name = make_url(url).database
-        self._execute(f"DROP DATABASE {name} WITH (FORCE)")
-        self._execute(f"DROP TABLESPACE s{name}")
+        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        self.execute(f"DROP TABLESPACE s{name}")
 
-    def _execute(self, statement: str) -> None:
+    def execute(self, statement: str) -> None:
+        """Runs a statement as the administrator, in the database of that name."""
         with psycopg.connect(self._conninfo, autocommit=True) as conn:
             conn.execute(statement)  # type: ignore[arg-type]
 
@@ -139,7 +156,7 @@ class PostgresServer:
 
     @property
     def _conninfo(self) -> str:
-        return f"host={self.directory} user=postgres dbname=postgres"
+        return f"host={self.directory} port={self.port} user=postgres dbname=postgres"
 
     def _wait(self) -> None:
         process = self.process
@@ -158,12 +175,24 @@ class PostgresServer:
 
 
 @contextmanager
-def running_server(*, fsync: bool = False) -> Iterator[PostgresServer]:
-    """A server in a directory of its own, for as long as the block runs."""
+def running_server(
+    *,
+    fsync: bool = False,
+    port: int = 5432,
+    settings: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
+    files: Mapping[str, str] | None = None,
+) -> Iterator[PostgresServer]:
+    """A server in a directory of its own, for as long as the block runs.
+
+    `files` are texts by name that are beside its data, and that it alone can read.
+    """
     directory = Path(tempfile.mkdtemp(prefix="slackwater-pg-"))
     directory.chmod(0o755)
-    server = PostgresServer(directory, fsync)
+    server = PostgresServer(directory, fsync, settings=settings, hosts=hosts, port=port)
     server.initialise()
+    for name, text in (files or {}).items():
+        server.keep(name, text)
     server.start()
     try:
         yield server

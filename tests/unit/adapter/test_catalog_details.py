@@ -17,6 +17,8 @@ from slackwater.adapter.catalog.details import (
     FeedTableSettings,
     FilesDetails,
     GeneratorDetails,
+    KafkaDetails,
+    KafkaSettings,
     MaterializedViewDetails,
     PlanVersion,
     ProgressDetails,
@@ -31,6 +33,7 @@ from slackwater.adapter.catalog.details import (
     to_json,
 )
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.planner.parser.statements import HeaderColumn, HeaderRule
 from slackwater.repr.errors import FatalError
 from slackwater.repr.ids import user_id
@@ -61,6 +64,24 @@ COUNTER = {
     "up_to": None,
     "max_cardinality": 7,
     "scale_factor": 0.01,
+}
+CSV_PAYLOAD = {"kind": "CSV", "columns": 2, "header": None, "delimiter": ";"}
+TEXT_PAYLOAD = {"kind": "TEXT", "columns": None, "header": None, "delimiter": ","}
+TOPIC = {
+    "topic": "t",
+    "cluster": "c",
+    "topic_id": "i",
+    "decoding": {
+        "value": CSV_PAYLOAD,
+        "key": TEXT_PAYLOAD,
+        "included": [{"what": "HEADER", "column": "h", "header": "x", "is_bytes": True}],
+        "envelope": "UPSERT",
+        "inline_errors": "wrong",
+        "on_error": "SKIP",
+    },
+    "declared": '{"type": "struct", "fields": []}',
+    "start_offsets": [3, 0],
+    "group_id_prefix": "p",
 }
 INGESTED = {"interval_ms": 10, "retain_history_ms": None, "progress": "u4", "exports": {}}
 FILES = {
@@ -165,6 +186,7 @@ STORED = {
             "exports": {"t": "u5", "l": "u6", "d": "u7"},
         },
     ),
+    "topic": ("source", {"connector": "kafka", "config": TOPIC, "connection": "u8", **INGESTED}),
     "progress": ("source", {"connector": "progress", "parent": "u3", "retain_history_ms": None}),
     "table of a source": ("source", {"parent": "u3", "export": "t", "retain_history_ms": 4}),
 }
@@ -216,6 +238,29 @@ MEANT = {
         None,
         "u4",
         {"t": "u5", "l": "u6", "d": "u7"},
+    ),
+    "topic": KafkaDetails(
+        KafkaSettings(
+            "t",
+            "c",
+            "i",
+            Decoding(
+                Payload("CSV", 2, None, ";"),
+                Payload("TEXT"),
+                (Included("HEADER", "h", "x", True),),
+                "UPSERT",
+                "wrong",
+                "SKIP",
+            ),
+            '{"type": "struct", "fields": []}',
+            (3, 0),
+            "p",
+        ),
+        "u8",
+        None,
+        10,
+        None,
+        "u4",
     ),
     "progress": ProgressDetails("u3"),
     "table of a source": SubsourceDetails("u3", "t", 4),

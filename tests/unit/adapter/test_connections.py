@@ -3,20 +3,50 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
+from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
+from slackwater.adapter.ddl.connections import altered_details
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.secrets import Secrets
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.connection_options import FORMS, KINDS, WORDS, Form
+from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.parse import parse
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.ids import user_id
 
 PLAIN = "CREATE CONNECTION {} TO KAFKA (BROKER 'h:9092', SECURITY PROTOCOL PLAINTEXT) WITH {}"
 UNTRIED = "(VALIDATE = false)"
 
 
+class Trials:
+    """Tries connections for the coordinator: notes them, and fails where it is told to."""
+
+    def __init__(self) -> None:
+        self.tried: list[str] = []
+        self.failing: SlackwaterError | None = None
+        self.meanwhile = lambda: None
+
+    def validate(self, name, access):
+        self.tried.append(f"{name} {type(access).__name__}")
+        self.meanwhile()
+        if self.failing is not None:
+            raise self.failing
+
+
 @pytest.fixture
-def place(env):
-    opened = Place(env)
+def trials():
+    return Trials()
+
+
+@pytest.fixture
+def place(env, trials):
+    opened = Place(env, validate=trials.validate)
     yield opened
     opened.close()
 
@@ -166,6 +196,149 @@ def test_options_that_do_not_go_together_are_refused_after_a_change(place):
         error = refused(place, f"ALTER CONNECTION c {statement} WITH {UNTRIED}")
         assert error.condition == condition, statement
     assert created(place) == before
+
+
+POSTGRES = "TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u')"
+
+
+def test_connections_are_tried(place, trials):
+    place.sql("CREATE CONNECTION k TO KAFKA (BROKER 'h')")
+    place.sql("CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL 'http://h')")
+    place.sql(f"CREATE CONNECTION p {POSTGRES} WITH (VALIDATE = true)")
+    place.sql("CREATE CONNECTION a TO AWS")
+    place.sql("CREATE CONNECTION b TO AWS WITH (VALIDATE)")
+    place.sql("ALTER CONNECTION k SET (BROKER = 'i')")
+    place.sql("ALTER CONNECTION a SET (REGION = 'i')")
+    place.sql("VALIDATE CONNECTION a")
+    assert trials.tried == [
+        "slackwater.default.k KafkaAccess",
+        "slackwater.default.r RegistryAccess",
+        "slackwater.default.p PostgresAccess",
+        "slackwater.default.b AwsAccess",
+        "slackwater.default.k KafkaAccess",
+        "slackwater.default.a AwsAccess",
+    ]
+    trials.tried.clear()
+    place.sql(f"CREATE CONNECTION q {POSTGRES} WITH {UNTRIED}")
+    place.sql(f"ALTER CONNECTION q SET (PORT = 1) WITH {UNTRIED}")
+    assert trials.tried == []
+
+
+def test_nothing_is_tried_in_vain(place, trials):
+    place.sql(f"CREATE CONNECTION c {POSTGRES} WITH {UNTRIED}")
+    place.sql(f"CREATE CONNECTION IF NOT EXISTS c {POSTGRES}")
+    place.sql("ALTER CONNECTION IF EXISTS nowhere SET (PORT = 1)")
+    for statement, state in (
+        (f"CREATE CONNECTION c {POSTGRES}", "42710"),
+        (f"CREATE CONNECTION nowhere.c {POSTGRES}", "3F000"),
+        ("CREATE CONNECTION d TO KAFKA (BROKER 'h', SSL CERTIFICATE AUTHORITY SECRET s)", "42704"),
+        ("ALTER CONNECTION c SET (BROKER = 'h')", "42601"),
+        ("ALTER CONNECTION nowhere SET (PORT = 1)", "42704"),
+        ("VALIDATE CONNECTION nowhere", "42704"),
+    ):
+        assert refused(place, statement).sqlstate == state, statement
+    assert trials.tried == []
+
+
+def test_a_connection_that_does_not_work_changes_nothing(place, trials):
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    before = created(place)
+    trials.failing = user_error(
+        "SLACKWATER_CONNECTION_FAILED", objectName="c", step="TCP", address="h:1", reason="r"
+    )
+    for statement in (
+        f"CREATE CONNECTION d {POSTGRES}",
+        "ALTER CONNECTION c SET (PORT = 1)",
+        "VALIDATE CONNECTION c",
+    ):
+        assert refused(place, statement).sqlstate == "08001"
+    assert [row["name"] for row in place.sql("SHOW CONNECTIONS")] == ["c"]
+    assert created(place) == before
+
+
+def test_the_catalog_is_free_while_a_connection_is_tried(place, trials):
+    place.sql("CREATE SECRET s AS 'x'")
+    statement = f"ALTER CONNECTION c SET (HOST = 'other') WITH {UNTRIED}"
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    trials.meanwhile = lambda: place.sql("ALTER CONNECTION c RENAME TO d", session="app/2")
+    place.sql("ALTER CONNECTION c SET (PORT = 1)")
+    assert "PORT 1" in created(place, "d")
+    trials.meanwhile = lambda: place.sql(statement.replace("c SET", "d SET"), session="app/2")
+    error = refused(place, "ALTER CONNECTION d SET (PORT = 2)")
+    assert error.condition == "SLACKWATER_CONCURRENT_CHANGE"
+    assert "PORT 1" in created(place, "d")
+    trials.meanwhile = lambda: place.sql("DROP SECRET s", session="app/2")
+    error = refused(place, "ALTER CONNECTION d SET (PASSWORD = SECRET s)")
+    assert error.condition == "SLACKWATER_DEPENDENCY_DROPPED"
+
+
+def test_changes_are_in_the_audit(place):
+    place.sql(f"CREATE CONNECTION c {POSTGRES}")
+    place.sql("ALTER CONNECTION c SET (PORT = 1)")
+    place.sql("DROP CONNECTION c")
+    events = [e for e in place.env.catalog.audit_events() if e.object_type == "connection"]
+    assert [event.event_type for event in events] == ["create", "alter", "drop"]
+
+
+TEXTS = {
+    "BROKERS": ("h:1", "i"),
+    "PORT": ("1",),
+    "URL": ("http://h",),
+    "ENDPOINT": ("https://h",),
+    "PROGRESS TOPIC REPLICATION FACTOR": ("3",),
+}
+SECRET_ID = user_id(9)
+values = {
+    option: st.just(ConnectionSetting(option, secret=SECRET_ID))
+    if form is Form.SECRET
+    else st.sampled_from(
+        [
+            ConnectionSetting(option, texts)
+            for texts in [(word,) for word in WORDS.get(option, ())] or [TEXTS.get(option, ("x",))]
+        ]
+    )
+    for option, form in FORMS.items()
+}
+
+
+BEGUN = {
+    "KAFKA": ("BROKERS", "SASL MECHANISMS", "SASL USERNAME", "SASL PASSWORD"),
+    "CONFLUENT SCHEMA REGISTRY": ("URL", "USERNAME"),
+    "POSTGRES": ("HOST", "DATABASE", "USER", "SSL CERTIFICATE AUTHORITY", "SSL MODE"),
+    "AWS": ("REGION",),
+}
+
+
+def options_of(kind, most=3):
+    return st.lists(st.sampled_from(KINDS[kind]), unique=True, max_size=most)
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(sorted(KINDS)), st.data())
+def test_what_a_change_leaves_could_have_been_created(kind, data):
+    """ALTER takes options in exactly the cases in which CREATE would take what comes out."""
+    begun = [data.draw(values[option]) for option in BEGUN[kind]]
+    given = [data.draw(values[option]) for option in data.draw(options_of(kind))]
+    named = {each.name for each in given}
+    reset = [option for option in data.draw(options_of(kind)) if option not in named]
+    try:
+        found = altered_details(ConnectionDetails(kind, tuple(begun)), given, reset)
+    except SlackwaterError:
+        found = None
+    kept = {each.name: each for each in (*begun, *given) if each.name not in reset}
+    name, secret = QualifiedName(("c",)), QualifiedName(("s",))
+    options = tuple(
+        ConnectionOption(each.name, secret if each.secret else each.texts) for each in kept.values()
+    )
+    try:
+        created = parse(to_sql(CreateConnection(name, kind, options)))
+    except SlackwaterError:
+        created = None
+    assert (found is None) == (created is None)
+    if found is not None:
+        assert created == CreateConnection(name, kind, options)
+        assert [each.name for each in found.settings] == list(kept)
+        assert found.version == 1
 
 
 def test_names_of_connections(place):

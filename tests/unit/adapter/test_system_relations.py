@@ -16,6 +16,8 @@ from slackwater.adapter.catalog.details import (
     ConnectionSetting,
     FilesDetails,
     IndexDetails,
+    KafkaDetails,
+    KafkaSettings,
     MaterializedViewDetails,
     SecretDetails,
     SinkDetails,
@@ -47,6 +49,7 @@ from slackwater.compute.records import (
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.persist.tables import environment
 from slackwater.persist.usage import ShardUsage
+from slackwater.planner.parser.kafka_source import Decoding, Payload
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
@@ -57,6 +60,7 @@ from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.sink_files import SinkConfig
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -65,7 +69,14 @@ K = Column("k", '"integer"')
 DEFINED = {"catalog": "slackwater", "namespace": ("default",)}
 FILES = FilesDetails(FilesConfig("/files", Format("CSV")))
 DAILY = RefreshSchedule((RefreshEvery(86_400_000, Timestamp(500)),), (Timestamp(700),))
+TOPIC = KafkaDetails(
+    KafkaSettings("t", "cluster", "id", Decoding(Payload("JSON"), Payload("TEXT"), (), "UPSERT")),
+    user_id(20),
+)
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
+INTO_TOPIC = SinkDetails(
+    KafkaSinkConfig("t", "TEXT", "JSON", "UPSERT", ("k",)), Timestamp(0), connection=user_id(20)
+)
 
 
 def entry(number, name, kind, *uses, details=NO_DETAILS):
@@ -109,6 +120,8 @@ def snapshot():
             create_sql="CREATE INDEX idx ON mv2 (v, k + 1)",
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
+        entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
+        entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
             for number, name, kind, settings in (
@@ -221,7 +234,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_connections mz_kafka_connections mz_kafka_sinks mz_aws_connections
+        mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_kafka_sinks
+        mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
@@ -318,6 +332,8 @@ def test_objects_of_each_kind(snapshot):
     assert {n: r["type"] for n, r in objects.items()} == {
         "t": "table",
         "s": "source",
+        "topic": "source",
+        "into_topic": "sink",
         "v": "view",
         "mv": "materialized-view",
         "mv2": "materialized-view",
@@ -333,15 +349,26 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 12
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 14
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
+        "into_topic",
         "idx",
         "key",
         "k",
         "a",
     }
     assert user_rows("mz_connections", snapshot)["k"]["type"] == "kafka"
+    source = user_rows("mz_sources", snapshot)["topic"]
+    told = ("type", "connection_id", "envelope_type", "key_format", "value_format")
+    assert [source[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
+    assert [tuple(row.values()) for row in rows("mz_kafka_sources", snapshot)] == [
+        ("u22", "", "t", "cluster", "id")
+    ]
+    sink = user_rows("mz_sinks", snapshot)["into_topic"]
+    assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
+    assert sink["format"] is None
+    assert rows("mz_kafka_sinks", snapshot) == [{"id": "u23", "topic": "t"}]
     assert rows("mz_kafka_connections", snapshot) == [
         {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}
     ]
@@ -372,6 +399,9 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u16", "u14"),
         ("u18", "u14"),
         ("u19", "u14"),
+        ("u22", "u20"),
+        ("u23", "u14"),
+        ("u23", "u20"),
     }
     source = rows("mz_source_statuses", snapshot)[0]
     assert (source["status"], source["error"]) == ("stalled", "bad row")

@@ -16,10 +16,16 @@ from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.tables import Tables
+from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.connection_statements import AlterConnection, CreateConnection
+from slackwater.planner.parser.connection_statements import (
+    AlterConnection,
+    CreateConnection,
+    ValidateConnection,
+)
+from slackwater.planner.parser.kafka_source import SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
 Create = (
@@ -50,6 +56,7 @@ class Definitions:
     secrets: SecretDefinitions
     connections: ConnectionDefinitions
     changefeeds: ChangefeedDefinitions
+    topics: TopicDefinitions
     parameters: ParameterDefinitions
     clusters: ClusterDefinitions
     replacements: Replacements
@@ -78,6 +85,8 @@ class Definitions:
                 self.secrets.alter_secret(execution, statement)
             case AlterConnection():
                 self.connections.alter_connection(execution, statement)
+            case ValidateConnection():
+                self.connections.validate_connection(execution, statement)
             case st.DropObjects():
                 self.objects.drop_objects(execution, statement)
             case st.AlterRename():
@@ -106,6 +115,8 @@ class Definitions:
                 self.changefeeds.add_table(execution, statement)
             case st.ReplayDeadLetters():
                 self.changefeeds.replay(execution, statement)
+            case SkipLost():
+                self.topics.skip_lost(execution, statement)
             case st.CommentOn():
                 self.objects.comment(execution, statement)
             case _:

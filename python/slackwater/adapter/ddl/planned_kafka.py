@@ -26,7 +26,7 @@ LEAST_INTERVAL_MS = 50
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """What a definition says of a topic, with its columns.
+    """The details of a new source that reads a topic, and its columns.
 
     `statement` has the full name of the connection, which means the same everywhere.
     """

@@ -46,7 +46,7 @@ from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import Column, RelationDesc
+from slackwater.repr.relation import Column, RelationDesc, quote_string
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.discovery import local_path
@@ -467,12 +467,19 @@ class ConnectorPlanner:
         return replace(connector, check=replace(connector.check, inputs=tuple(inputs)))
 
     def _declared(self, columns: str, context: Context) -> RelationDesc:
-        """The columns of a declaration, as Spark's parser understands them in that session."""
-        escaped = columns.replace("\\", "\\\\").replace("'", "\\'")
-        analysis = self._engine(context).analyze(
-            f"SELECT from_json('{{}}', '{escaped}') AS row", "slackwater", ("default",)
-        )
-        return RelationDesc.from_json(analysis.desc.columns[0].type_json)
+        """The columns of a declaration, as Spark's parser understands them in that session.
+
+        Spark lets every column of `from_json` be NULL, and keeps NOT NULL in a cast.
+        """
+
+        def fields(query: str) -> RelationDesc:
+            analysis = self._engine(context).analyze(query, "slackwater", ("default",))
+            return RelationDesc.from_json(analysis.desc.columns[0].type_json)
+
+        parsed = fields(f"SELECT from_json('{{}}', {quote_string(columns)}) AS row")
+        needed = fields(f"SELECT CAST(NULL AS STRUCT<{columns}>) AS row")
+        pairs = zip(parsed.columns, needed.columns, strict=True)
+        return RelationDesc(tuple(replace(c, nullable=n.nullable) for c, n in pairs))
 
     def _engine(self, context: Context) -> Engine:
         """Spark with the session's settings, save for those of the syntax of texts."""

@@ -15,7 +15,7 @@ QUIET.propagate = False
 
 @dataclass(slots=True)
 class Complaints:
-    """The causes that librdkafka has named since something last succeeded."""
+    """The complaints of librdkafka since something last succeeded."""
 
     access: KafkaAccess
     said: str | None = None

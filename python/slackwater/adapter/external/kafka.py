@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +27,11 @@ from slackwater.storage.kafka.topic import (
     TopicState,
 )
 
+LOOK_S = 0.05
 ANSWER_S = 10.0
-"""How long a broker may take to answer a question."""
+"""A broker may take so long to answer a question."""
 DOWN_S = 2.0
-"""How long is waited for when none of the brokers can be connected to."""
+"""So long is waited when none of the brokers can be connected to."""
 _FETCH: Mapping[str, str | int | bool] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -69,16 +71,16 @@ class KafkaTopic:
         )
 
     def state(self) -> TopicState:
-        name = self._named.topic
-        wanted = self._library.TopicCollection([name])
+        found = self._described()
         try:
-            asked = self._admin.describe_topics(wanted, request_timeout=ANSWER_S)[name]
-            found = self._answer(asked)
             cluster = self._answer(self._admin.describe_cluster(request_timeout=ANSWER_S))
         except self._library.KafkaException as error:
             raise self._failed(error) from None
         identity = TopicIdentity(str(cluster.cluster_id), str(found.topic_id))
         return TopicState(identity, len(found.partitions))
+
+    def topic_id(self) -> str:
+        return str(self._described().topic_id)
 
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
         return self._offsets(partitions, self._library.admin.OffsetSpec.latest())
@@ -158,6 +160,15 @@ class KafkaTopic:
         if error.fatal() or not error.retriable():
             raise self._unreachable(error.str())
 
+    def _described(self) -> Any:
+        name = self._named.topic
+        wanted = self._library.TopicCollection([name])
+        try:
+            asked = self._admin.describe_topics(wanted, request_timeout=ANSWER_S)[name]
+            return self._answer(asked)
+        except self._library.KafkaException as error:
+            raise self._failed(error) from None
+
     def _offsets(self, partitions: Sequence[int], spec: Any) -> dict[int, int]:
         if not partitions:
             return {}
@@ -174,10 +185,10 @@ class KafkaTopic:
             raise self._failed(error) from None
 
     def _answer(self, future: Any) -> Any:
-        """What a broker answers. librdkafka tells what it finds out only to who polls meanwhile."""
+        """The answer of a broker. librdkafka says why there is none only to who polls meanwhile."""
         began = time.monotonic()
-        while not future.done():
-            self._admin.poll(0.05)
+        while not wait([future], LOOK_S).done:
+            self._admin.poll(0)
             if self._complaints.is_down and time.monotonic() - began > DOWN_S:
                 raise self._unreachable(self._complaints.said or "no broker answers")
         answer = future.result()

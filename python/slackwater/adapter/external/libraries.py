@@ -26,13 +26,15 @@ def psycopg() -> Any:
     return psycopg
 
 
-def boto3() -> Any:
-    """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
+def boto() -> tuple[Any, Any]:
+    """The modules boto3 and botocore. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:
         import boto3
+        import botocore.config
+        import botocore.exceptions
     except ImportError:
         raise _missing("AWS", "aws") from None
-    return boto3
+    return boto3, botocore
 
 
 def _missing(system: str, extra: str) -> SlackwaterError:

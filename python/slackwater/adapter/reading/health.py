@@ -54,6 +54,20 @@ class Health:
         yield from self.ingestion.statuses()
         yield from self.webhooks.statuses()
 
+    def waits_for(self, source: CatalogItem) -> str:
+        """A sentence on why a source has not read what there was at first."""
+        idle = self.idle_cluster(source)
+        if idle is not None:
+            return f"The cluster {idle.name}, which reads it, has no replicas."
+        change = self.source_status(source)
+        if change is not None and change.status.error is not None:
+            return f"It has stopped: {change.status.error}"
+        counted = self.ingestion.statistics().get(source.id)
+        if counted is None or counted.snapshot_records_known is None:
+            return "It has just begun."
+        read, known = counted.snapshot_records_staged, counted.snapshot_records_known
+        return f"It has read {read} of {known} messages."
+
     def failure(self, view: CatalogItem) -> Problem | None:
         """The error of the last attempt to maintain a view; None: it did not fail."""
         return self.dataflows.failure(view.id)

@@ -9,10 +9,12 @@ import base64
 import threading
 import time as clocks
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
+from slackwater.adapter.catalog.details import KafkaDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.catalog.naming import keys_as_stored
 from slackwater.adapter.catalog.replaced import refuse_replacement
@@ -123,6 +125,7 @@ class Reads:
     system: SystemRows
     indexes: OpenIndexes
     stashed: StashedRows
+    has_snapshot: Callable[[GlobalId], bool]
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _open: dict[str, OpenHold] = field(default_factory=dict, init=False)
 
@@ -142,6 +145,8 @@ class Reads:
         if asked.write_targets:
             check_write_outside_block(session.transaction, "A write that reads relations")
         free = asked.as_of is None and not any(each.as_of for each in asked.relations)
+        if free:
+            self.wait_for_snapshots((each.id for each in asked.relations), cancellation)
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._bind(session, asked, cancellation)
@@ -361,6 +366,27 @@ class Reads:
                 reason=self.health.failing_below(self.relations.state, item)
                 or self.health.next_refresh(self.relations.state, item, time),
             )
+
+    def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
+        """Returns once each topic below these relations was read up to where it was at first.
+
+        Before that a source would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
+        statement's deadline, and SLACKWATER_CANCELED.
+        """
+        below = self.relations.state.below(ids)
+        owners = {item.parent or item.id for item in below if item.kind is ItemKind.SOURCE}
+        for source in map(self.relations.item, sorted(owners)):
+            # Other sources have something to show as soon as they have begun.
+            if not isinstance(source.details, KafkaDetails):
+                continue
+            found = partial(self.has_snapshot, source.id)
+            if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):
+                raise user_error(
+                    "SLACKWATER_SNAPSHOT_TIMEOUT",
+                    objectName=source.full_name,
+                    seconds=f"{cancellation.timeout_ms / 1000:g}",
+                    reason=self.health.waits_for(source),
+                )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self.relations.item(global_id)

@@ -209,7 +209,7 @@ class Subscriptions:
     def collect(self, execution: Execution, statement: st.Subscribe) -> Result:
         """All rows of a SUBSCRIBE with UP TO; waits for its end."""
         session, cancellation = execution.session, execution.cancellation
-        subscription = self._open(session, execution.context, statement)
+        subscription = self._open(execution, statement)
         try:
             tables = [subscription.desc.arrow_schema().empty_table()]
             while not subscription.ended:
@@ -231,7 +231,7 @@ class Subscriptions:
         """
         session, context = execution.session, execution.context
         if isinstance(statement, st.Subscribe):
-            return self._open(session, context, statement)
+            return self._open(execution, statement)
         text = statement.text.text
         engine = self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace)
@@ -242,6 +242,8 @@ class Subscriptions:
             )
         items = [self.relations.item(GlobalId(i)) for i in analysis.relations]
         when = self._when(context, statement.as_of)
+        if statement.as_of is None:
+            self.reads.wait_for_snapshots((i.id for i in items), execution.cancellation)
         for item in items:
             refuse_past(item, when)
         hold, time = self._held(session, items, when)
@@ -280,9 +282,12 @@ class Subscriptions:
         value = self._milliseconds(context, as_of.expression.text)
         return AtTimestamp(value) if as_of.kind == "at" else AtLeastTimestamp(value)
 
-    def _open(self, session: Session, context: Context, statement: st.Subscribe) -> Subscription:
+    def _open(self, execution: Execution, statement: st.Subscribe) -> Subscription:
+        session, context = execution.session, execution.context
         target = self._target(context, statement)
         desc, items = target.desc, target.items
+        if statement.as_of is None:
+            self.reads.wait_for_snapshots((i.id for i in items), execution.cancellation)
         up_to = (
             TIMESTAMP_MAX
             if statement.up_to is None

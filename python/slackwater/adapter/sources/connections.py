@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.external.trials.validation import Access
 from slackwater.adapter.sources.secrets import Secrets, version_of
 from slackwater.planner.parser.connection_options import security_protocol, ssl_mode
 from slackwater.planner.parser.connection_statements import ConnectionKind
@@ -16,7 +17,6 @@ from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess,
 from slackwater.storage.kafka.access import KafkaAccess
 
 POSTGRES_PORT = "5432"
-Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess
 _KAFKA: Mapping[str, str] = {
     "SASL MECHANISMS": "sasl.mechanisms",
     "SASL USERNAME": "sasl.username",
@@ -128,7 +128,9 @@ class Connections:
         opened = self._open(details)
         values = opened.values
         mode = ssl_mode({each.name: each.texts or None for each in details.settings})
-        verified, full = mode.startswith("verify"), mode == "verify_full"
+        # As libpq: an authority that is named is asked, also where `require` would do without.
+        verified = mode.startswith("verify") or "SSL CERTIFICATE AUTHORITY" in values
+        full = mode == "verify_full"
         return PostgresAccess(
             host=values["HOST"],
             port=int(values.get("PORT", POSTGRES_PORT)),

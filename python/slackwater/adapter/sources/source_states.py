@@ -58,6 +58,7 @@ class SourceStates:
         self._metastore = metastore
         self._committer = committer
         self._history_kept = HISTORY_KEPT
+        self._whole: set[GlobalId] = set()
 
     def configure(self, parameters: Mapping[str, str]) -> None:
         """Goes on with those of the parameters that concern sources."""
@@ -86,6 +87,15 @@ class SourceStates:
             return Reached(row.step, row.state or None, None, statistics)
 
         return self._metastore.query(read)
+
+    def has_snapshot(self, source_id: GlobalId) -> bool:
+        """Whether the first contents of a source are durable. Once they are, they stay so.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        if source_id not in self._whole and self.reached(source_id).statistics.snapshot_committed:
+            self._whole.add(source_id)
+        return source_id in self._whole
 
     def commit(
         self,

@@ -17,6 +17,7 @@ from slackwater.adapter.catalog.details import (
     ConnectionDetails,
     GeneratorDetails,
     IndexDetails,
+    KafkaDetails,
     MaterializedViewDetails,
     SinkDetails,
     ViewDetails,
@@ -185,6 +186,8 @@ def _envelope(item: CatalogItem) -> str | None:
     match item.details:
         case SinkDetails(config=config) | GeneratorDetails(config=KeyValueConfig() as config):
             return config.envelope.lower()
+        case KafkaDetails(config=topic):
+            return topic.decoding.envelope.lower()
         case _:
             return None
 
@@ -198,8 +201,29 @@ def _format(item: CatalogItem) -> str | None:
             return config.format.lower()
         case ChangefeedDetails(config=settings):
             return settings.format.lower()
+        case KafkaDetails(config=topic):
+            return topic.decoding.value.kind.lower()
         case _:
             return None
+
+
+def _key_format(item: CatalogItem) -> str | None:
+    """The format of the keys of a source; None where it has none."""
+    details = item.details
+    key = details.config.decoding.key if isinstance(details, KafkaDetails) else None
+    return None if key is None else key.kind.lower()
+
+
+def _connection(item: CatalogItem) -> GlobalId | None:
+    """The connection of a source; None where it has none."""
+    return item.details.connection if isinstance(item.details, KafkaDetails) else None
+
+
+def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SOURCE):
+        if isinstance(item.details, KafkaDetails):
+            config = item.details.config
+            yield item.id, config.group_id_prefix, config.topic, config.cluster, config.topic_id
 
 
 def sink_type(item: CatalogItem) -> str:
@@ -216,7 +240,7 @@ def _sink_formats(item: CatalogItem) -> tuple[str | None, str]:
 
 
 def source_type(item: CatalogItem) -> str:
-    """The connector: ``load-generator``, ``files``, ``webhook``, ``progress``, ``subsource``."""
+    """The connector, such as ``load-generator``, ``kafka``, ``progress``, ``subsource``."""
     return CONNECTOR_NAMES[type(item.details)] or "subsource"
 
 
@@ -225,10 +249,10 @@ def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         yield (
             *_identity(snapshot, item),
             source_type(item),
-            None,
+            _connection(item),
             None,
             _envelope(item),
-            None,
+            _key_format(item),
             _format(item),
             item.cluster,
             item.owner,

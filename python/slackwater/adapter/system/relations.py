@@ -372,6 +372,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
     ),
     ("mz_catalog", "mz_kafka_sinks", "id! topic!", objects.kafka_sinks),
     (
+        "mz_catalog",
+        "mz_kafka_sources",
+        "id! group_id_prefix! topic! cluster_id! topic_id!",
+        objects.kafka_sources,
+    ),
+    (
         "mz_internal",
         "mz_aws_connections",
         "id! endpoint region access_key_id access_key_id_secret_id secret_access_key_secret_id"

@@ -14,7 +14,7 @@ from slackwater.planner.parser.connection_statements import (
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_sinks import kafka_sink_sql
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import KafkaSource, SkipLost
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
@@ -114,6 +114,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | AlterApplyReplacement()
             | AlterSourceAddTable()
             | ReplayDeadLetters()
+            | SkipLost()
             | CommentOn()
         ):
             return _change(statement)
@@ -339,6 +340,7 @@ def _change(
     | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
+    | SkipLost
     | CommentOn,
 ) -> Iterable[str]:
     match s:
@@ -376,6 +378,9 @@ def _change(
         case ReplayDeadLetters(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "REPLAY DEAD LETTERS")
+        case SkipLost(name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "SKIP LOST")
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

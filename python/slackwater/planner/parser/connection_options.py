@@ -128,7 +128,7 @@ def check(kind: ConnectionKind, given: Given, statement: str) -> None:
     Raises SLACKWATER_UNKNOWN_OPTION, SLACKWATER_SYNTAX_ERROR for one that is missing, and
     SLACKWATER_INVALID_OPTION for one that another excludes.
     """
-    refuse_unknown(kind, given, statement)
+    refuse_unknown(kind, given)
     for option in _REQUIRED[kind]:
         _need(given, option, statement, f"the option {shown(option)}")
     match kind:
@@ -142,14 +142,14 @@ def check(kind: ConnectionKind, given: Given, statement: str) -> None:
             _check_aws(given, statement)
 
 
-def refuse_unknown(kind: ConnectionKind, options: Iterable[str], statement: str) -> None:
+def refuse_unknown(kind: ConnectionKind, options: Iterable[str]) -> None:
     """Raises SLACKWATER_UNKNOWN_OPTION for one that connections of the kind do not have."""
     known = KINDS[kind]
     for option in options:
         if option not in known:
             raise user_error(
                 "SLACKWATER_UNKNOWN_OPTION",
-                statement=f"{statement} of a connection to {kind}",
+                statement=f"A connection to {kind}",
                 option=shown(option),
                 options=", ".join(map(shown, known)),
             )

@@ -454,7 +454,7 @@ def _source(cursor: TokenCursor) -> CreateSource:
 
 
 def _without_columns(connector: Connector) -> tuple[str, str] | None:
-    """What has no columns that can be declared, with advice; None: it takes a declaration."""
+    """The words for what takes no declared columns, with advice; None: it takes them."""
     if isinstance(connector, KafkaSource):
         kind = connector.decoding.value.kind
         if kind in ("JSON", "CSV"):

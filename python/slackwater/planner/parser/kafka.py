@@ -78,7 +78,7 @@ def _moment(cursor: TokenCursor, option: str) -> int:
 
 
 def read_decoding(cursor: TokenCursor) -> Decoding:
-    """How messages become rows: formats, INCLUDE, ENVELOPE, ON ERROR."""
+    """Reads formats, INCLUDE, ENVELOPE and ON ERROR: how messages become rows."""
     at = cursor.token
     key: Payload | None = None
     if cursor.accept("KEY"):

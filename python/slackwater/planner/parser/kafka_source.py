@@ -41,7 +41,7 @@ class Included:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How messages become rows.
+    """The rules by which messages become rows.
 
     `inline_errors` is the column for what is wrong with a value; None: that is an error.
     """
@@ -52,6 +52,14 @@ class Decoding:
     envelope: Literal["NONE", "UPSERT"] = "NONE"
     inline_errors: str | None = None
     on_error: Literal["PROPAGATE", "SKIP", "DEAD LETTER"] = "PROPAGATE"
+
+
+@dataclass(frozen=True, slots=True)
+class SkipLost:
+    """ALTER SOURCE ... SKIP LOST: a source goes on behind messages that are not there any more."""
+
+    name: QualifiedName
+    if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

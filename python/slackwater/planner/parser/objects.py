@@ -13,6 +13,7 @@ from slackwater.planner.parser.clusters import (
 from slackwater.planner.parser.connection_statements import AlterConnection
 from slackwater.planner.parser.connections import read_alter_connection
 from slackwater.planner.parser.create import read_cluster, retain_history
+from slackwater.planner.parser.kafka_source import SkipLost
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.secrets import read_alter_secret
@@ -119,6 +120,7 @@ Altered = (
     | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
+    | SkipLost
     | AlterSecret
     | AlterConnection
     | AlterSystem
@@ -159,6 +161,8 @@ def read_alter(
         return AlterSourceAddTable(name, read_changefeed_table(cursor), if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REPLAY", "DEAD", "LETTERS"):
         return ReplayDeadLetters(name, if_exists)
+    if kind is ObjectKind.SOURCE and cursor.accept("SKIP", "LOST"):
+        return SkipLost(name, if_exists)
     if kind in _ON_CLUSTERS and cursor.accept("SET", "CLUSTER"):
         return AlterSetCluster(kind, name, read_cluster_name(cursor), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):

@@ -12,7 +12,7 @@ from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import KafkaSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
 
@@ -741,6 +741,7 @@ Statement = (
     | AlterApplyReplacement
     | AlterSourceAddTable
     | ReplayDeadLetters
+    | SkipLost
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

@@ -64,8 +64,8 @@ class Decoder:
             for place, reason in part.bad.items():
                 bad.setdefault(place, reason)
         inline = self._columns.error is not None
-        if upsert:
-            bad = {place: why for place, why in bad.items() if messages.values[place] is not None}
+        for place in (*keys.bad, *(self._deletes(messages) if upsert and bad else ())):
+            bad.pop(place, None)
         left_out = set(keys.bad) | (set() if inline else set(bad))
         places = [
             place
@@ -83,6 +83,10 @@ class Decoder:
             chosen = pa.array(places, pa.int64())
             arrays = [array.take(chosen) for array in arrays]
         return Decoded(pa.Table.from_arrays(arrays, schema=self._schema), places, keys.bad, bad)
+
+    @staticmethod
+    def _deletes(messages: Messages) -> list[int]:
+        return [place for place, value in enumerate(messages.values) if value is None]
 
     def _keys(self, messages: Messages) -> _Cells:
         payload = self._decoding.key

@@ -1,4 +1,4 @@
-"""What the messages of a step change in a source: appended, or upserted by their keys.
+"""The changes that the messages of a step make: appended, or upserted by their keys.
 
 A step takes messages in several reads, then tells its changes, and is told when they are durable.
 
@@ -52,7 +52,7 @@ _ROWS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a step changes: rows and dead letters with ``__diff``, and errors with their diffs.
+    """The changes of a step: rows and dead letters with ``__diff``, and errors with their diffs.
 
     `left_out` counts messages that are neither.
     """
@@ -69,14 +69,17 @@ class Changes:
 
 
 class Envelope(Protocol):
-    """What an envelope makes of messages. The messages of a partition come in order."""
+    """An envelope at work on the messages of one step after the other.
+
+    The messages of a partition come in order.
+    """
 
     def take(self, messages: Messages) -> None:
         """These messages belong to the step. Raises what writing files raises."""
         ...
 
     def changes(self) -> Changes:
-        """What the messages since the last step change.
+        """The changes of the messages since the last step.
 
         Raises what writing files raises, and SLACKWATER_UPSERT_MEMORY.
         """
@@ -121,7 +124,7 @@ class _Unread:
         return False
 
     def at(self, messages: Messages, place: int) -> str:
-        """Where the message is, for messages about it."""
+        """The place of the message, for errors about it."""
         partition, offset = messages.partitions[place], messages.offsets[place]
         return f"topic {self.topic}, partition {partition}, offset {offset}"
 
@@ -131,7 +134,7 @@ class _Unread:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What both envelopes are made of: how messages are decoded, and where many rows go."""
+    """The parts of both envelopes: how messages are decoded, and where many rows go."""
 
     topic: str
     decoding: Decoding
@@ -278,8 +281,6 @@ class ByKey:
         if self._reading.decoding.inline_errors is not None:
             return
         for place, reason in decoded.bad_values.items():
-            if place in decoded.bad_keys:
-                continue
             key = messages.keys[place]
             if not self._unread.add(messages, place, reason):
                 continue

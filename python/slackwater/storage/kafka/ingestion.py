@@ -38,7 +38,7 @@ STEP_BYTES = 64 * 1024 * 1024
 READ_MESSAGES = 20_000
 SNAPSHOT_WAIT_MS = 200
 CHECK_MS = 10_000
-"""How often the topic's identity and the number of its partitions are asked for."""
+"""The time between two looks at the topic's identity and the number of its partitions."""
 _STATE = '{"version": 1}'
 
 
@@ -85,11 +85,18 @@ class KafkaIngestion:
         self._messages = self._size_bytes = 0
         self._pending: IngestionStep | None = None
         self._reported: SourceStatus | None = None
+        self._lost: OffsetsLost | None = None
         self._skips_lost = False
 
-    def skip_lost(self) -> None:
-        """Goes on with the first messages that are there, where others are gone. Once."""
-        self._skips_lost = True
+    def skip_lost(self) -> OffsetsLost | None:
+        """Goes on with the first messages that are there, where others are gone now.
+
+        Returns the first that is gone; None: nothing is, and nothing happens. Any thread may call
+        this.
+        """
+        lost = self._lost
+        self._skips_lost = lost is not None
+        return lost
 
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         if self._pending is not None:
@@ -100,6 +107,7 @@ class KafkaIngestion:
                 self._read_some(topic)
             elif not self._read_snapshot(topic):
                 return self._progress()
+            return self._step(topic)
         except OffsetsLost as lost:
             self.close()
             self._go_on_behind(lost)
@@ -107,13 +115,12 @@ class KafkaIngestion:
         except SlackwaterError:
             self.close()
             raise
-        return self._step()
 
     def committed(self, step: IngestionStep) -> None:
         self._envelope.committed()
         self._frontier = step.frontier
         self._reported = step.status
-        self._pending = None
+        self._pending, self._lost, self._skips_lost = None, None, False
         self._messages = self._size_bytes = 0
         if self._topic is not None:
             self._topic.tell(self._positions)
@@ -140,24 +147,24 @@ class KafkaIngestion:
         Raises SLACKWATER_SOURCE_REPLACED.
         """
         state, before = topic.state(), self._config.identity
-        for what, was, now in (
-            ("the Kafka cluster", before.cluster, state.identity.cluster),
-            (f"the topic {self._config.topic}", before.topic, state.identity.topic),
-        ):
-            if was != now:
-                raise user_error(
-                    "SLACKWATER_SOURCE_REPLACED",
-                    objectName=self._config.name,
-                    what=what,
-                    before=was,
-                    now=now,
-                )
+        self._refuse("the Kafka cluster", before.cluster, state.identity.cluster)
+        self._refuse(f"the topic {self._config.topic}", before.topic, state.identity.topic)
         fresh = [each for each in range(state.partitions) if each not in self._positions]
         if fresh and self._frontier is None and self._snapshot_ends is None:
             self._begin(topic, fresh)
         else:
             self._positions.update(dict.fromkeys(fresh, 0))
         return bool(fresh)
+
+    def _refuse(self, what: str, before: str, now: str) -> None:
+        if before != now:
+            raise user_error(
+                "SLACKWATER_SOURCE_REPLACED",
+                objectName=self._config.name,
+                what=what,
+                before=before,
+                now=now,
+            )
 
     def _begin(self, topic: Topic, partitions: Sequence[int]) -> None:
         """Begins the snapshot. What retention has removed before that is not missed."""
@@ -212,6 +219,7 @@ class KafkaIngestion:
         self._checked(topic)
         first = topic.beginnings([lost.partition])[lost.partition]
         if not self._skips_lost or first <= lost.offset:
+            self._lost = lost
             end = topic.ends([lost.partition])[lost.partition]
             raise user_error(
                 "SLACKWATER_SOURCE_HISTORY_LOST",
@@ -222,7 +230,6 @@ class KafkaIngestion:
                 first=str(first),
                 end=str(end),
             )
-        self._skips_lost = False
         self._positions[lost.partition] = first
 
     def _progress(self) -> IngestionProgress:
@@ -236,12 +243,19 @@ class KafkaIngestion:
             ),
         )
 
-    def _step(self) -> IngestionStep | None:
-        """The step of what was read; None when nothing is new."""
+    def _step(self, topic: Topic) -> IngestionStep | None:
+        """The step of what was read; None when nothing is new.
+
+        The topic is looked at once more: whoever reads by its name reads another one that was made
+        meanwhile. A topic that is still the same then has been the same all the time.
+        """
         frontier = _frontier(self._positions)
         if frontier == self._frontier and self._reported is not None:
             return None
         changes = self._envelope.changes()
+        self._refuse(
+            f"the topic {self._config.topic}", self._config.identity.topic, topic.topic_id()
+        )
         updates: dict[str, pa.Table | StagedRows] = {}
         if changes.rows is not None:
             updates[self._config.export] = changes.rows

@@ -22,7 +22,7 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """What the brokers say of a topic: its identity, and how many partitions it has."""
+    """A topic as the brokers have it: its identity, and the number of its partitions."""
 
     identity: TopicIdentity
     partitions: int
@@ -58,9 +58,10 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a read brought. `positions` are the next offsets of partitions that went on.
+    """The messages that a read brought.
 
-    A position may be behind the last message: marks of transactions take offsets too.
+    `positions` are the next offsets of partitions that went on. One may be behind the last message:
+    marks of transactions take offsets too.
     """
 
     messages: Messages
@@ -75,6 +76,10 @@ class Topic(Protocol):
 
     def state(self) -> TopicState:
         """The topic as it is now. Raises SLACKWATER_UNKNOWN_TOPIC."""
+        ...
+
+    def topic_id(self) -> str:
+        """The id of the topic as it is now. Raises SLACKWATER_UNKNOWN_TOPIC."""
         ...
 
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
@@ -94,7 +99,7 @@ class Topic(Protocol):
         ...
 
     def read(self, limit: int, wait_ms: int) -> Read:
-        """What has come of the partitions that are assigned: about `limit` messages at most.
+        """Takes what has come of the partitions that are assigned: about `limit` messages at most.
 
         Waits `wait_ms` for the first of them. Messages of transactions that are not committed do
         not come. Raises `OffsetsLost`.
@@ -119,7 +124,7 @@ class OffsetsLost(Exception):
 
 
 class Upstream(Protocol):
-    """What a source reads, over connections that come and go."""
+    """The topic of a source, over connections that come and go."""
 
     def topic(self) -> Topic:
         """The topic, over the connection as it is now: a new one once that was altered.

@@ -1,0 +1,1 @@
+"""Trials of connections, step by step, before they are made."""

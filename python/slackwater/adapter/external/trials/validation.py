@@ -1,0 +1,40 @@
+"""The trial of a connection: five steps within a deadline, and an error that names the one."""
+
+from __future__ import annotations
+
+from slackwater.adapter.external.trials import aws, kafka, postgres, registry
+from slackwater.adapter.external.trials.steps import Deadline, StepFailed
+from slackwater.repr.errors import user_error
+from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess
+from slackwater.storage.kafka.access import KafkaAccess
+
+Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess
+DEADLINE_S = 9.5
+"""A client that is given up takes a moment, and ten seconds are promised."""
+
+
+def validate(name: str, access: Access) -> None:
+    """Tries the name, TCP, TLS, the login and the permission of the connection `name`.
+
+    Raises SLACKWATER_CONNECTION_FAILED with the step that failed, within ten seconds and
+    without values of secrets; and SLACKWATER_CONNECTOR_MISSING.
+    """
+    deadline = Deadline.after(DEADLINE_S)
+    try:
+        match access:
+            case KafkaAccess():
+                kafka.validate(access, deadline)
+            case RegistryAccess():
+                registry.validate(access, deadline)
+            case PostgresAccess():
+                postgres.validate(access, deadline)
+            case AwsAccess():
+                aws.validate(access, deadline)
+    except StepFailed as failed:
+        raise user_error(
+            "SLACKWATER_CONNECTION_FAILED",
+            objectName=name,
+            step=failed.step,
+            address=failed.address,
+            reason=access.scrubbed(failed.reason).rstrip("."),
+        ) from None
