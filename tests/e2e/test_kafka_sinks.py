@@ -50,6 +50,13 @@ def test_a_key_has_its_last_row(place, kafka, reader):
         (b'{"k":1}', b'{"k":1,"v":"c"}'),
         (b'{"k":2}', None),
     ]
+    counts = (
+        "SELECT t.messages_staged, t.messages_committed, t.bytes_committed, t.replica_id IS NULL "
+        "FROM slackwater.mz_internal.mz_sink_statistics t "
+        "JOIN slackwater.mz_catalog.mz_kafka_sinks k ON k.id = t.id WHERE k.topic = "
+    )
+    size = sum(len(each.key) + len(each.value or b"") for each in messages)
+    assert place.rows(f"{counts}'{topic}'") == [[4, 4, size, False]]
     times = [each.time for each in messages]
     assert times == sorted(times)
     assert times[0] == times[1] < times[2] < times[3]
@@ -272,9 +279,9 @@ def test_a_broker_that_restarts_and_leaders_that_are_killed(tmp_path):
                 "KEY (k) KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT"
             )
             reader = CommittedReader(broker.address, topic)
-            seen = reader.wait(len, "the first part of the range")
+            reader.read_first()
+            # Far more is to come: `tests/chaos/test_kafka_sink_killed.py` has each place.
             app.kill()
-            assert len(seen) < rows
         finally:
             app.close()
         with Application(location) as app:

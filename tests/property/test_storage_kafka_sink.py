@@ -241,6 +241,7 @@ def test_a_range_goes_on_where_it_was_left():
     sink.write(Frontier(0), Frontier(5), [rows])
     assert [k for k, _, _ in cluster.messages] == [b'{"k":%d}' % k for k in range(8)]
     assert cluster.transactions == [3, 3, 2]
+    assert sink.statistics.messages_committed == sink.statistics.messages_staged == 2
     assert sink.frontier == Frontier(5)
     assert sink.end_of_range(Frontier(9)) == Frontier(9)
 

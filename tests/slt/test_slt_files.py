@@ -98,10 +98,6 @@ WITHOUT_CASE = {
         "needs a broker",
         "e2e/test_kafka_sinks.py::test_a_sink_without_its_progress_begins_nothing",
     ),
-    "SLACKWATER_SINK_UNREACHABLE": (
-        "needs a broker that goes away",
-        "e2e/test_kafka_sinks.py::test_a_broker_that_restarts_and_leaders_that_are_killed",
-    ),
     "SLACKWATER_LEADER_UNREACHABLE": (
         "needs an application on another host",
         "clients/test_join_takeover.py::test_a_leader_on_another_host_is_not_fenced",

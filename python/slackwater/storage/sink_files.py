@@ -32,6 +32,7 @@ from slackwater.storage.sink_folder import (
     refusals,
 )
 from slackwater.storage.sink_rows import SinkKey, changes_of, rows_within, structs, unpaired
+from slackwater.storage.sink_statistics import SinkStatistics
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
@@ -118,6 +119,7 @@ class FilesSink:
         self._key = SinkKey(config.key, claim.name)
         self._folder = SinkFolder(config.path, config.envelope, claim, files, clock)
         self._reached = self._folder.frontier
+        self._statistics = SinkStatistics()
 
     @property
     def frontier(self) -> Frontier | None:
@@ -126,6 +128,11 @@ class FilesSink:
         The hold on the input must not pass it, because a restart continues from here.
         """
         return self._folder.frontier
+
+    @property
+    def statistics(self) -> SinkStatistics:
+        """The counts of this writer: a row of a file is a message."""
+        return self._statistics
 
     @property
     def is_in_range(self) -> bool:
@@ -223,7 +230,12 @@ class FilesSink:
             piece = messages.slice(start, ROWS_PER_FILE)
             data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
             files.append(DataFile(data, len(piece), suffix))
-        return self._folder.commit(lower, upper, files)
+        size_bytes = sum(len(each.data) for each in files)
+        staged = self._statistics.and_staged(len(messages), size_bytes)
+        is_committed = self._folder.commit(lower, upper, files)
+        if is_committed:
+            self._statistics = staged.and_committed()
+        return is_committed
 
 
 def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 from tests.support.waiting import wait_until
@@ -40,12 +41,18 @@ class CommittedReader:
     def read(self) -> list[Message]:
         """All messages up to now, in each partition in their order."""
         while found := self._consumer.consume(10_000, 0.2):
-            for each in found:
-                if each.error() is None:
-                    headers = each.headers() or []
-                    self.messages.append(
-                        Message(each.partition(), each.key(), each.value(), headers)
-                    )
+            self._take(found)
+        return self.messages
+
+    def read_first(self) -> None:
+        """Returns as soon as there is a message, however many more there are."""
+        wait_until(lambda: self._take(self._consumer.consume(1, 0.2)), what="the first message")
+
+    def _take(self, found: list[Any]) -> list[Message]:
+        for each in found:
+            if each.error() is None:
+                headers = each.headers() or []
+                self.messages.append(Message(each.partition(), each.key(), each.value(), headers))
         return self.messages
 
     def wait(self, reached: Callable[[list[Message]], object], what: str) -> list[Message]:

@@ -62,6 +62,7 @@ from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.sink_files import SinkConfig
+from slackwater.storage.sink_statistics import SinkStatistics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -150,6 +151,7 @@ def snapshot():
         running_on={user_id(11): "u1"},
         statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
+        sink_statistics={user_id(23): SinkStatistics(3, 2, 30, 20)},
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
@@ -235,7 +237,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
         mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_kafka_sinks
-        mz_aws_connections
+        mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
@@ -368,6 +370,8 @@ def test_objects_of_each_kind(snapshot):
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert sink["format"] is None
+    (counts,) = rows("mz_sink_statistics", snapshot)
+    assert list(counts.values()) == ["u23", None, 3, 2, 30, 20]
     assert rows("mz_kafka_sinks", snapshot) == [{"id": "u23", "topic": "t"}]
     assert rows("mz_kafka_connections", snapshot) == [
         {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}

@@ -26,6 +26,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.controller.protocol import RunSink
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 from slackwater.storage.sink_folder import Claim
+from slackwater.storage.sink_statistics import SinkStatistics
 
 PROGRESS = RelationDesc.of(frontier="long")
 """The columns of a sink's progress shard, which has no rows: its upper is the sink's frontier."""
@@ -50,6 +51,11 @@ class OpenSink(Protocol):
     @property
     def frontier(self) -> Frontier | None:
         """Every update before this time is durably out. None: the sink has not begun."""
+        ...
+
+    @property
+    def statistics(self) -> SinkStatistics:
+        """The counts since it was opened."""
         ...
 
     @property
@@ -115,6 +121,7 @@ class RunningSink:
     command: RunSink
     stop: Cancellation = field(default_factory=Cancellation)
     sink: OpenSink | None = None
+    is_open: bool = False
     error: str | None = None
     changed_ms: int = 0
     failures: int = 0
@@ -140,6 +147,7 @@ class SinkRunner:
     on_fatal: Callable[[str], None]
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
+    _counted: dict[GlobalId, SinkStatistics] = field(default_factory=dict, init=False)
     _paused: dict[GlobalId, int] = field(default_factory=dict, init=False)
     _ending: list[tuple[str, threading.Thread]] = field(default_factory=list, init=False)
 
@@ -217,6 +225,21 @@ class SinkRunner:
         reached = None if running.sink is None else running.sink.frontier
         return Frontier(running.item.of(SinkDetails).as_of) if reached is None else reached
 
+    def statistics(self) -> dict[GlobalId, SinkStatistics]:
+        """The counts of each sink since this process has begun."""
+        with self._lock:
+            running = tuple(self._running.items())
+        found = {}
+        for global_id, each in running:
+            sink = each.sink if each.is_open else None
+            now = SinkStatistics() if sink is None else sink.statistics
+            found[global_id] = self._counts(global_id).and_more(now)
+        return found
+
+    def _counts(self, global_id: GlobalId) -> SinkStatistics:
+        """Those of writers that have ended."""
+        return self._counted.get(global_id, SinkStatistics())
+
     def statuses(self) -> list[StatusChange]:
         """The last change of each sink's status."""
         with self._lock:
@@ -287,6 +310,7 @@ class SinkRunner:
         version = self.targets.version(item)
         opening = Opening(source.stored.desc, claim, lambda: running.stop.is_cancelled)
         running.sink = sink = self.targets.open(item, opening)
+        running.is_open = True
         try:
             reached = sink.frontier
             _refuse_gap(running, source, reached)
@@ -305,7 +329,8 @@ class SinkRunner:
                     running.changed_ms = self.clock_ms()
                     _log.info("status", object=item.id, status="running", error=None)
         finally:
-            running.is_settled = False
+            running.is_settled = running.is_open = False
+            self._counted[item.id] = self._counts(item.id).and_more(sink.statistics)
             sink.close()
 
     def _progress(self, item: CatalogItem, as_of: Timestamp) -> Frontier | None:

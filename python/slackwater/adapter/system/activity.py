@@ -155,6 +155,18 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
+def sink_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for object_id, s in snapshot.sink_statistics.items():
+        yield (
+            object_id,
+            snapshot.running_on.get(object_id),
+            s.messages_staged,
+            s.messages_committed,
+            s.bytes_staged,
+            s.bytes_committed,
+        )
+
+
 def _statuses(
     snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
 ) -> Iterator[SystemRow]:

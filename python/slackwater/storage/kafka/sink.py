@@ -23,6 +23,7 @@ from slackwater.repr.frontier import Frontier
 from slackwater.storage.kafka.sink_messages import Encoder, Outgoing
 from slackwater.storage.sink_folder import IDLE_MOST_MS, IDLE_MS, Claim
 from slackwater.storage.sink_rows import rows_within
+from slackwater.storage.sink_statistics import SinkStatistics
 
 PIECE_MESSAGES = 100_000
 """The most messages of one transaction."""
@@ -172,6 +173,7 @@ class KafkaSink:
         self._reached = self._state.frontier
         self._silent_ms = IDLE_MS
         self._told_ms = clock()
+        self._statistics = SinkStatistics()
 
     @property
     def frontier(self) -> Frontier | None:
@@ -182,6 +184,11 @@ class KafkaSink:
         """The end of the next range, which may be `upper`: a range that was begun is finished."""
         pending = self._state.pending
         return upper if pending is None else pending.upper
+
+    @property
+    def statistics(self) -> SinkStatistics:
+        """The counts of this writer."""
+        return self._statistics
 
     @property
     def is_in_range(self) -> bool:
@@ -259,7 +266,9 @@ class KafkaSink:
         end, began = min(len(messages), sent + PIECE_MESSAGES), self._clock()
         while sent < end:
             batch = min(end, sent + BATCH_MESSAGES)
-            self._producer.send(messages.piece(sent, batch))
+            piece = messages.piece(sent, batch)
+            self._producer.send(piece)
+            self._statistics = self._statistics.and_staged(len(piece), piece.size_bytes)
             sent = batch
             if self._clock() - began >= PIECE_MS:
                 break
@@ -271,6 +280,7 @@ class KafkaSink:
     def _record(self, state: Progress) -> None:
         self._producer.commit(state.encoded())
         self._state = state
+        self._statistics = self._statistics.and_committed()
         self._told_ms = self._clock()
 
     def _checked(self, found: bytes | None) -> Progress:
