@@ -175,7 +175,7 @@ class Encoder:
             self._headers(rows, times, shown),
             self._places(rows, shown),
         )
-        return _ordered(times, found)
+        return _ordered(times, found, has_headers=config.headers is not None)
 
     def _keys(self, rows: pa.Table, any_row: pa.Array) -> Sequence[bytes | None]:
         config = self._config
@@ -193,9 +193,12 @@ class Encoder:
     def _headers(
         self, rows: pa.Table, times: Sequence[int], shown: pa.Array
     ) -> Sequence[Sequence[Header]]:
-        own = [(TIMESTAMP_HEADER, str(time).encode()) for time in times]
+        # Most messages of a large range have one time.
+        of_times = {time: (TIMESTAMP_HEADER, str(time).encode()) for time in set(times)}
         if self._config.headers is None:
-            return [[each] for each in own]
+            alone = {time: [header] for time, header in of_times.items()}
+            return [alone[time] for time in times]
+        own = [of_times[time] for time in times]
         column = rows.column(stored_column(self._config.headers)).take(shown).to_pylist()
         return [[each, *_user_headers(found)] for each, found in zip(own, column, strict=True)]
 
@@ -241,16 +244,17 @@ def _lines(table: pa.Table) -> list[bytes]:
     return json_lines(table).split(b"\n")[:-1]
 
 
-def _ordered(times: Sequence[int], found: Outgoing) -> Outgoing:
-    texts = [repr(each).encode() for each in found.headers]
-    table = pa.table(
-        {
-            "time": pa.array(times, pa.int64()),
-            "key": pa.array(found.keys, pa.binary()),
-            "value": pa.array(found.values, pa.binary()),
-            "headers": pa.array(texts, pa.binary()),
-        }
-    )
+def _ordered(times: Sequence[int], found: Outgoing, *, has_headers: bool) -> Outgoing:
+    """The messages by time, key, value, and the headers that are the user's."""
+    columns = {
+        "time": pa.array(times, pa.int64()),
+        "key": pa.array(found.keys, pa.binary()),
+        "value": pa.array(found.values, pa.binary()),
+    }
+    if has_headers:
+        texts = [repr(each).encode() for each in found.headers]
+        columns["headers"] = pa.array(texts, pa.binary())
+    table = pa.table(columns)
     order = [(name, "ascending") for name in table.column_names]
     positions = pc.sort_indices(table, sort_keys=order).to_pylist()
     places = None if found.places is None else [found.places[each] for each in positions]
