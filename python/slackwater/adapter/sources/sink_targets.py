@@ -65,7 +65,7 @@ class Targets:
         return self._cluster(connection).ensure_topics(config, names)
 
     def close(self) -> None:
-        """Ends what sinks share. To be called when none runs."""
+        """Ends the clients that sinks share. To be called when none runs."""
         with self._lock:
             for each in self._clusters.values():
                 each.close()

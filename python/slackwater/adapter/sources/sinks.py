@@ -107,6 +107,10 @@ class SinkTargets(Protocol):
         """Another one when what is open is to be opened again, because the way has changed."""
         ...
 
+    def close(self) -> None:
+        """Ends what sinks share, when none runs any more."""
+        ...
+
 
 @dataclass(slots=True)
 class RunningSink:
@@ -195,6 +199,8 @@ class SinkRunner:
     def close(self) -> None:
         for global_id in list(self._running):
             self.remove(global_id)
+        if not self._ending:
+            self.targets.close()
 
     @contextmanager
     def at_end_of_range(self, global_id: GlobalId, cancellation: Cancellation) -> Iterator[bool]:
