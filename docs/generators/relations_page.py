@@ -106,6 +106,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
     "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
+    "mz_sink_statistics": (
+        "Messages of sinks and their bytes since the leader has begun: handed over, and committed."
+        " A row of a file is a message."
+    ),
+    "mz_kafka_sinks": "The topics of sinks that write to Kafka.",
     "mz_aws_connections": "The connections to AWS, with the ids of their secrets.",
     "mz_webhook_sources": "The addresses of webhook sources.",
     "mz_hydration_progress": (

@@ -94,6 +94,8 @@ SHARES = {
     "test_a_topic_is_what_its_messages_before_the_frontier_are": Share(150, 3_000),
     "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
     "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
+    "test_each_update_is_committed_once_whatever_fails": Share(120, 4_000),
+    "test_a_leader_that_hangs_writes_nothing_beside_the_next_one": Share(80, 2_000),
     "test_cut_and_resumed_equals_uninterrupted": Share(80, 400),
     "test_every_transaction_is_there_once_and_as_a_whole": Share(100, 2_000),
     "test_a_table_that_is_added_later_has_what_was_sent_before": Share(100, 2_000),

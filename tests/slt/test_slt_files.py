@@ -94,6 +94,10 @@ WITHOUT_CASE = {
         "a defect: no statement may cause it",
         "unit/server/test_request_limits.py::test_a_defect_is_told_without_its_trace",
     ),
+    "SLACKWATER_SINK_PROGRESS_LOST": (
+        "needs a broker",
+        "e2e/test_kafka_sinks.py::test_a_sink_without_its_progress_begins_nothing",
+    ),
     "SLACKWATER_LEADER_UNREACHABLE": (
         "needs an application on another host",
         "clients/test_join_takeover.py::test_a_leader_on_another_host_is_not_fenced",

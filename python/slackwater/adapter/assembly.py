@@ -39,6 +39,7 @@ from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
@@ -70,6 +71,7 @@ from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
+from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
@@ -169,6 +171,7 @@ class _Connectors:
     changefeed_sources: ChangefeedSources
     sources: Sources
     sinks: SinkRunner
+    targets: Targets
     awaited_sinks: dict[GlobalId, Timestamp]
 
 
@@ -482,6 +485,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     connections = Connections(lambda: relations.state, secrets)
     kafka = KafkaSources(relations, connections, given.location, {})
     awaited: dict[GlobalId, Timestamp] = {}
+    targets = Targets(relations, connections, given.location, given.clock)
     return _Connectors(
         secrets=secrets,
         connections=connections,
@@ -492,7 +496,10 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         changefeeds=changefeeds,
         changefeed_sources=changefeed_sources,
         sources=Sources(relations, ingestion, states, base.committer, changefeed_sources, kafka),
-        sinks=SinkRunner(relations, base.timeline.watch, awaited, given.clock, given.on_fatal),
+        sinks=SinkRunner(
+            relations, base.timeline.watch, awaited, targets, given.clock, given.on_fatal
+        ),
+        targets=targets,
         awaited_sinks=awaited,
     )
 
@@ -544,12 +551,14 @@ def _definitions(
     given: Given, base: _Base, connectors: _Connectors, defining: _Defining
 ) -> Definitions:
     changes, planners = defining.changes, defining.planners
+    kafka = KafkaPlanner(lambda: base.relations.state, connectors.kafka)
     planner = ConnectorPlanner(
         changes,
         base.relations,
         base.timeline,
         given.spark,
-        KafkaPlanner(lambda: base.relations.state, connectors.kafka),
+        kafka,
+        KafkaSinkPlanner(kafka, connectors.targets),
     )
     return Definitions(
         changes=changes,
@@ -567,6 +576,7 @@ def _definitions(
             base.relations,
             base.timeline,
             awaited=connectors.awaited_sinks,
+            runner=connectors.sinks,
         ),
         secrets=SecretDefinitions(changes, connectors.secrets),
         connections=ConnectionDefinitions(changes, connectors.connections, given.validate),

@@ -9,7 +9,6 @@ Source: spec coordinator 6.5, surface 4.1.
 from __future__ import annotations
 
 import io
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -18,11 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.persist.consolidate import consolidate
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, stored_column
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 from slackwater.storage.json_lines import json_lines
 from slackwater.storage.sink_folder import (
     Claim,
@@ -33,7 +31,8 @@ from slackwater.storage.sink_folder import (
     read_manifest,
     refusals,
 )
-from slackwater.storage.updates import changes_by_key
+from slackwater.storage.sink_rows import SinkKey, changes_of, rows_within, structs, unpaired
+from slackwater.storage.sink_statistics import SinkStatistics
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
 
@@ -64,19 +63,12 @@ def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> No
     envelope adds: readers find columns of files by their names, and often whatever their case is.
     """
 
-    def refuse(reason: str) -> SlackwaterError:
-        key = ", ".join(config.key)
-        return user_error("SLACKWATER_SINK_KEY", key=key, objectName=object_name, reason=reason)
-
+    key = SinkKey(config.key, object_name)
     if config.envelope == "UPSERT" and not config.key:
-        raise refuse("ENVELOPE UPSERT needs KEY (columns)")
+        raise key.refused("ENVELOPE UPSERT needs KEY (columns)")
     if config.envelope == "DIFF" and config.key:
-        raise refuse("ENVELOPE DIFF takes no key")
-    for name in config.key:
-        if name not in desc.names:
-            raise refuse(f"the relation has no column {name}")
-    if len(set(config.key)) < len(config.key):
-        raise refuse("a column occurs twice")
+        raise key.refused("ENVELOPE DIFF takes no key")
+    key.check(desc)
     # DEBEZIUM has the relation's columns inside of `before` and `after`.
     added = {"DIFF": _DIFF_HEAD, "UPSERT": _UPSERT_HEAD, "DEBEZIUM": ()}[config.envelope]
     for name in desc.names:
@@ -124,8 +116,10 @@ class FilesSink:
         self._config = config
         self._desc = desc
         self._object_name = claim.name
+        self._key = SinkKey(config.key, claim.name)
         self._folder = SinkFolder(config.path, config.envelope, claim, files, clock)
         self._reached = self._folder.frontier
+        self._statistics = SinkStatistics()
 
     @property
     def frontier(self) -> Frontier | None:
@@ -134,6 +128,20 @@ class FilesSink:
         The hold on the input must not pass it, because a restart continues from here.
         """
         return self._folder.frontier
+
+    @property
+    def statistics(self) -> SinkStatistics:
+        """The counts of this writer: a row of a file is a message."""
+        return self._statistics
+
+    @property
+    def is_in_range(self) -> bool:
+        """Whether a part of a range is out: never, since each is committed at once."""
+        return False
+
+    def end_of_range(self, upper: Frontier) -> Frontier:
+        """The end of the next range, which may be `upper`."""
+        return upper
 
     def write(self, lower: Frontier, upper: Frontier, updates: Iterable[pa.Table]) -> None:
         """Commits all updates with lower <= __time < upper. Returns when they are durable.
@@ -165,7 +173,7 @@ class FilesSink:
             return True
         first = reached.value + (1 if begins and not self._config.snapshot else 0)
         least = reached.value if begins else 0
-        rows = consolidate(self._within(updates, least, first, upper.value))
+        rows = rows_within(self._desc, updates, least, first, upper.value)
         if len(rows) and not self._commit(reached, upper, self._enveloped(rows)):
             return False
         self._reached = upper
@@ -186,19 +194,6 @@ class FilesSink:
         """Ends this writer. What it has committed stays."""
         self._folder.close()
 
-    def _within(self, updates: Iterable[pa.Table], least: int, first: int, end: int) -> pa.Table:
-        """The updates with first <= time < end, by time; times below `least` are raised to it."""
-        schema = self._desc.update_schema()
-        tables = [schema.empty_table()]
-        for table in updates:
-            table = table.select(schema.names).cast(schema)
-            times = pc.max_element_wise(table.column(TIME_COLUMN), least)
-            at = schema.get_field_index(TIME_COLUMN)
-            inside = pc.and_(pc.greater_equal(times, first), pc.less(times, end))
-            tables.append(table.set_column(at, schema.field(at), times).filter(inside))
-        table = pa.concat_tables(tables)
-        return table.take(pc.sort_indices(table, sort_keys=[(TIME_COLUMN, "ascending")]))
-
     def _enveloped(self, rows: pa.Table) -> pa.Table:
         match self._config.envelope:
             case "DIFF":
@@ -209,8 +204,7 @@ class FilesSink:
                 return self._debezium_rows(rows)
 
     def _upsert_rows(self, rows: pa.Table) -> pa.Table:
-        changes = changes_by_key(rows, TIME_COLUMN, self._stored_key())
-        self._refuse_violation(rows, changes.violated())
+        changes = changes_of(rows, self._key)
         operations = pc.if_else(pc.is_valid(changes.new), "upsert", "delete")
         columns = [rows.column(TIME_COLUMN).take(changes.any_row), operations]
         for column in self._desc.columns:
@@ -220,34 +214,13 @@ class FilesSink:
 
     def _debezium_rows(self, rows: pa.Table) -> pa.Table:
         if self._config.key:
-            changes = changes_by_key(rows, TIME_COLUMN, self._stored_key())
-            self._refuse_violation(rows, changes.violated())
+            changes = changes_of(rows, self._key)
             any_row, old, new = changes.any_row, changes.old, changes.new
         else:
-            any_row, old, new = _unpaired(rows)
+            any_row, old, new = unpaired(rows)
         times = rows.column(TIME_COLUMN).take(any_row)
-        before = _structs(rows, self._desc, old)
-        after = _structs(rows, self._desc, new)
+        before, after = (structs(rows, self._desc.names, each) for each in (old, new))
         return _named([times, before, after], ["mz_timestamp", "before", "after"])
-
-    def _stored_key(self) -> list[str]:
-        return [stored_column(name) for name in self._config.key]
-
-    def _refuse_violation(self, rows: pa.Table, position: int | None) -> None:
-        if position is None:
-            return
-        row = rows.slice(position, 1)
-        key = json.loads(
-            json_lines(row.select(self._stored_key()).rename_columns(list(self._config.key)))
-        )
-        values = ", ".join(f"{name} = {json.dumps(key[name])}" for name in self._config.key)
-        time = row.column(TIME_COLUMN)[0].as_py()
-        raise user_error(
-            "SLACKWATER_SINK_KEY",
-            key=", ".join(self._config.key),
-            objectName=self._object_name,
-            reason=f"there is more than one row with {values} at {time}",
-        )
 
     def _commit(self, lower: Frontier, upper: Frontier, messages: pa.Table) -> bool:
         """False: somebody else has committed a range from there."""
@@ -257,7 +230,12 @@ class FilesSink:
             piece = messages.slice(start, ROWS_PER_FILE)
             data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
             files.append(DataFile(data, len(piece), suffix))
-        return self._folder.commit(lower, upper, files)
+        size_bytes = sum(len(each.data) for each in files)
+        staged = self._statistics.and_staged(len(messages), size_bytes)
+        is_committed = self._folder.commit(lower, upper, files)
+        if is_committed:
+            self._statistics = staged.and_committed()
+        return is_committed
 
 
 def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:
@@ -268,26 +246,6 @@ def _diff_rows(rows: pa.Table, desc: RelationDesc) -> pa.Table:
     columns = [rows.column(TIME_COLUMN), rows.column(DIFF_COLUMN)]
     columns += [rows.column(name) for name in desc.stored_names]
     return _named(columns, [*_DIFF_HEAD, *desc.names])
-
-
-def _unpaired(rows: pa.Table) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Each insert and each delete by itself, as often as its diff says."""
-    any_row: list[int] = []
-    old: list[int | None] = []
-    new: list[int | None] = []
-    for position, diff in enumerate(rows.column(DIFF_COLUMN).to_pylist()):
-        any_row += [position] * abs(diff)
-        old += [position if diff < 0 else None] * abs(diff)
-        new += [position if diff > 0 else None] * abs(diff)
-    kind = pa.int64()
-    return pa.array(any_row, kind), pa.array(old, kind), pa.array(new, kind)
-
-
-def _structs(rows: pa.Table, desc: RelationDesc, positions: pa.Array) -> pa.Array:
-    """The rows at `positions` as structs, NULL where the position is."""
-    arrays = [rows.column(name).combine_chunks().take(positions) for name in desc.stored_names]
-    fields = [pa.field(name, a.type) for name, a in zip(desc.names, arrays, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pc.is_null(positions))
 
 
 def _parquet(table: pa.Table) -> bytes:

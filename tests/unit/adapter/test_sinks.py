@@ -244,7 +244,7 @@ def test_what_replaces_a_sink_that_hangs_writes_each_change_once(place, out, han
 
     def waits():
         (status,) = place.system("mz_sink_statuses")
-        return status["error"] == "waiting for a write to the same folder that began before"
+        return status["error"] == "waiting for a write to the same place that began before"
 
     place.wait(waits)
     time = place.write("t", row(2, "b"))

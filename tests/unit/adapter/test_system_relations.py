@@ -60,7 +60,9 @@ from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.sink_files import SinkConfig
+from slackwater.storage.sink_statistics import SinkStatistics
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 NAMED = {relation.name: relation for relation in SYSTEM_RELATIONS}
@@ -73,6 +75,9 @@ TOPIC = KafkaDetails(
     user_id(20),
 )
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
+INTO_TOPIC = SinkDetails(
+    KafkaSinkConfig("t", "TEXT", "JSON", "UPSERT", ("k",)), Timestamp(0), connection=user_id(20)
+)
 
 
 def entry(number, name, kind, *uses, details=NO_DETAILS):
@@ -117,6 +122,7 @@ def snapshot():
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
         entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
+        entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
             for number, name, kind, settings in (
@@ -145,6 +151,7 @@ def snapshot():
         running_on={user_id(11): "u1"},
         statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
+        sink_statistics={user_id(23): SinkStatistics(3, 2, 30, 20)},
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
@@ -229,7 +236,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
-        mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_aws_connections
+        mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_kafka_sinks
+        mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
@@ -327,6 +335,7 @@ def test_objects_of_each_kind(snapshot):
         "t": "table",
         "s": "source",
         "topic": "source",
+        "into_topic": "sink",
         "v": "view",
         "mv": "materialized-view",
         "mv2": "materialized-view",
@@ -342,9 +351,10 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 13
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 14
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
+        "into_topic",
         "idx",
         "key",
         "k",
@@ -357,6 +367,12 @@ def test_objects_of_each_kind(snapshot):
     assert [tuple(row.values()) for row in rows("mz_kafka_sources", snapshot)] == [
         ("u22", "", "t", "cluster", "id")
     ]
+    sink = user_rows("mz_sinks", snapshot)["into_topic"]
+    assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
+    assert sink["format"] is None
+    (counts,) = rows("mz_sink_statistics", snapshot)
+    assert list(counts.values()) == ["u23", None, 3, 2, 30, 20]
+    assert rows("mz_kafka_sinks", snapshot) == [{"id": "u23", "topic": "t"}]
     assert rows("mz_kafka_connections", snapshot) == [
         {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}
     ]
@@ -388,6 +404,8 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u18", "u14"),
         ("u19", "u14"),
         ("u22", "u20"),
+        ("u23", "u14"),
+        ("u23", "u20"),
     }
     source = rows("mz_source_statuses", snapshot)[0]
     assert (source["status"], source["error"]) == ("stalled", "bad row")

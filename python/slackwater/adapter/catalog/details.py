@@ -23,6 +23,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig, column, header_map
@@ -105,11 +106,16 @@ class IndexDetails:
 
 @dataclass(frozen=True, slots=True)
 class SinkDetails:
-    """A sink. The upper of `progress_shard` is the time up to which it has written."""
+    """A sink. The upper of `progress_shard` is the time up to which it has written.
 
-    config: SinkConfig
+    `connection` is how it gets to its topic. `version` grows when it goes on with another relation.
+    """
+
+    config: SinkConfig | KafkaSinkConfig
     as_of: Timestamp
     progress_shard: int | None = None
+    connection: GlobalId | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,6 +382,12 @@ def _made() -> Converter:
         GeneratorConfig | KeyValueConfig,
         lambda found, _: converter.structure(
             found, KeyValueConfig if found["kind"] == KEY_VALUE else GeneratorConfig
+        ),
+    )
+    converter.register_structure_hook(
+        SinkConfig | KafkaSinkConfig,
+        lambda found, _: converter.structure(
+            found, KafkaSinkConfig if "topic" in found else SinkConfig
         ),
     )
     keys = converter.get_unstructure_hook(KeyValueConfig)

@@ -349,7 +349,8 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     if state.find(schema.name, op.new_name) != item:
         _check_name_free(state, schema.name, op.new_name)
     dependents = [i for i in state.dependents(item.id) if i.kind not in _BY_ID]
-    if dependents:
+    # What uses a connection knows it by its id, and shows the name that it has then.
+    if dependents and item.kind is not ItemKind.CONNECTION:
         raise _dependents_exist("rename", item.full_name, dependents)
     renamed = replace(item, name=op.new_name, schema_name=schema.name)
     return _rebuilt(state, [renamed if i.id == item.id else i for i in state.items.values()])

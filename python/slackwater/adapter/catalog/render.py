@@ -15,6 +15,7 @@ from slackwater.adapter.catalog.details import (
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    SinkDetails,
     ViewDetails,
 )
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
@@ -28,6 +29,7 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
@@ -85,7 +87,7 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
             source = replace(made, name=name, cluster=cluster, retain_history_ms=history)
             return to_sql(_with_connection(state, _with_columns(source, item), item))
         case st.CreateSink() as made:
-            return to_sql(replace(made, name=name, cluster=cluster))
+            return to_sql(_with_topic(state, replace(made, name=name, cluster=cluster), item))
         case _:
             return item.create_sql
 
@@ -100,6 +102,15 @@ def _with_connection(
     found = state.item(details.connection)
     name = QualifiedName((CATALOG_NAME, found.schema_name, found.name))
     return replace(source, connector=replace(connector, connection=name))
+
+
+def _with_topic(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:
+    """The statement with the name that the sink's connection has now."""
+    connection, connector = item.of(SinkDetails).connection, sink.connector
+    if connection is None or not isinstance(connector, KafkaSinkConnector):
+        return sink
+    name = name_of(state.item(connection))
+    return replace(sink, connector=replace(connector, connection=name))
 
 
 def cluster_sql(cluster: ClusterEntry) -> str:

@@ -75,8 +75,9 @@ def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWrit
 
 def export_description(item: CatalogItem) -> ExportDescription:
     """The description of a sink for the storage controller."""
-    snapshot = item.of(SinkDetails).config.snapshot
-    return ExportDescription(item.depends_on[0], cluster_of(item), "files", _begin(item), snapshot)
+    details = item.of(SinkDetails)
+    kind, snapshot = "files" if details.connection is None else "kafka", details.config.snapshot
+    return ExportDescription(item.depends_on[0], cluster_of(item), kind, _begin(item), snapshot)
 
 
 def cluster_of(item: CatalogItem) -> GlobalId:

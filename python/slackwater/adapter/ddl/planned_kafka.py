@@ -66,7 +66,7 @@ class KafkaPlanner:
                 f"{interval} ms",
                 f"the least is {LEAST_INTERVAL_MS} ms",
             )
-        connection = self._connection(context, connector.connection)
+        connection = self.connection(context, connector.connection, "CREATE SOURCE")
         columns = source_columns(connector.decoding, declared)
         _check_names(columns.desc, declared, connector, blank.full_name)
         columns.desc.arrow_schema()
@@ -92,12 +92,13 @@ class KafkaPlanner:
         shown = replace(statement, connector=replace(connector, connection=full))
         return PlannedTopic(shown, columns.desc, details)
 
-    def _connection(self, context: Context, name: QualifiedName) -> CatalogItem:
+    def connection(self, context: Context, name: QualifiedName, statement: str) -> CatalogItem:
+        """The connection to Kafka of that name. Raises SLACKWATER_INVALID_OPTION for another."""
         item = self._state().get(*context.resolve(name), ItemKind.CONNECTION)
         kind = item.of(ConnectionDetails).kind
         if kind != "KAFKA":
             raise invalid_option(
-                "KAFKA CONNECTION", "CREATE SOURCE", item.full_name, f"it is one to {kind}"
+                "KAFKA CONNECTION", statement, item.full_name, f"it is one to {kind}"
             )
         return item
 

@@ -30,19 +30,21 @@ from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner, PlannedSink
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
-from slackwater.adapter.sources.sinks import sink_config
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import invalid_option, unsupported, user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc, quote_string
 from slackwater.storage.changefeed.files import FILES_FEED
@@ -52,6 +54,7 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.kafka.envelopes import DEAD_LETTERS as DEAD_LETTERS_OF_TOPICS
+from slackwater.storage.kafka.sink_messages import check_kafka_sink
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
@@ -71,8 +74,10 @@ class ConnectorPlanner:
         timeline: Timeline,
         engine: Engine,
         kafka: KafkaPlanner,
+        sinks: KafkaSinkPlanner,
     ) -> None:
         self._kafka = kafka
+        self._sinks = sinks
         self._changes = changes
         self._relations = relations
         self._timeline = timeline
@@ -119,30 +124,50 @@ class ConnectorPlanner:
         return progress_item(self._changes.new_id(), source, schema, name)
 
     def plan_sink(
-        self, blank: CatalogItem, statement: st.CreateSink, written: CatalogItem
-    ) -> CatalogItem:
-        """The new sink `blank` over `written`, which is held while this chooses the as-of.
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: st.CreateSink,
+        written: CatalogItem,
+    ) -> tuple[CatalogItem, tuple[str, ...]]:
+        """The new sink `blank` over `written`, which is held while this chooses the as-of, and what
+        is to be told of it.
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
-        SLACKWATER_SINK_LOCATION_UNWRITABLE.
+        SLACKWATER_SINK_LOCATION_UNWRITABLE, and what `KafkaSinkPlanner.plan` raises.
         """
         desc = _stored_columns(written)
+        planned = (
+            self._sinks.plan(blank, context, statement, desc)
+            if isinstance(statement.connector, KafkaSinkConnector)
+            else self._files_sink(blank, statement, statement.connector, desc)
+        )
+        made = planned.details.connection
+        item = replace(
+            blank,
+            create_sql=to_sql(_named_sink(planned.statement, blank, written)),
+            depends_on=(written.id, *(() if made is None else (made,))),
+            details=replace(planned.details, as_of=self._timeline.read_ts()),
+        )
+        return item, planned.notices
+
+    def _files_sink(
+        self,
+        blank: CatalogItem,
+        statement: st.CreateSink,
+        connector: st.FilesSinkConnector,
+        desc: RelationDesc,
+    ) -> PlannedSink:
         config = SinkConfig(
-            path=local_path(statement.connector.path, os.getcwd()),
-            format=statement.connector.format,
+            path=local_path(connector.path, os.getcwd()),
+            format=connector.format,
             envelope=statement.envelope.kind,
             key=statement.envelope.key,
             snapshot=statement.snapshot,
         )
-        item = replace(
-            blank,
-            create_sql=to_sql(_named_sink(statement, blank, written)),
-            depends_on=(written.id,),
-            details=SinkDetails(config, self._timeline.read_ts()),
-        )
-        check_config(config, desc, item.full_name)
-        claim_location(config, item.id)
-        return item
+        check_config(config, desc, blank.full_name)
+        claim_location(config, blank.id)
+        return PlannedSink(statement, SinkDetails(config, Timestamp(0)))
 
     def redirect_sink(self, sink: CatalogItem, written: CatalogItem) -> AlterItem:
         """The change by which a sink goes on with another relation.
@@ -150,8 +175,12 @@ class ConnectorPlanner:
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, and SLACKWATER_COLUMN_MISMATCH when a
         column that both relations have changes its type.
         """
-        desc = _stored_columns(written)
-        check_config(sink_config(sink), desc, sink.full_name)
+        desc, details = _stored_columns(written), sink.of(SinkDetails)
+        match details.config:
+            case SinkConfig() as config:
+                check_config(config, desc, sink.full_name)
+            case topic:
+                check_kafka_sink(topic, desc, sink.full_name)
         before = {
             column.name: column
             for column in _stored_columns(self._relations.item(sink.depends_on[0])).columns
@@ -169,7 +198,12 @@ class ConnectorPlanner:
         if not isinstance(statement, st.CreateSink):
             raise AssertionError(f"the statement of {sink.id} is no CREATE SINK")
         redirected = replace(statement, from_name=_full(written.schema_name, written.name))
-        return AlterItem(sink.id, create_sql=to_sql(redirected), depends_on=(written.id,))
+        return AlterItem(
+            sink.id,
+            create_sql=to_sql(redirected),
+            depends_on=(written.id, *sink.depends_on[1:]),
+            details=replace(details, version=details.version + 1),
+        )
 
     def _generator(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection
@@ -17,13 +18,13 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.sessions.sessions import Execution
-from slackwater.adapter.sources.sinks import PROGRESS
+from slackwater.adapter.sources.sinks import PROGRESS, SinkRunner
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.controller.holds import Holder, HoldKind, ReadHold
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -38,6 +39,7 @@ class SinkDefinitions:
     relations: Relations
     timeline: Timeline
     awaited: MutableMapping[GlobalId, Timestamp]
+    runner: SinkRunner
 
     def name_of(self, statement: st.CreateSink, context: Context) -> QualifiedName:
         """The name of the new sink: without one, that of the relation with ``_sink``."""
@@ -55,7 +57,7 @@ class SinkDefinitions:
             if written.shard_id is not None:
                 self.collections.prepare_export(blank.id, written.id)
             try:
-                item = self.planner.plan_sink(blank, statement, written)
+                item, notices = self.planner.plan_sink(blank, execution.context, statement, written)
 
                 def make(conn: Connection) -> Sequence[CatalogOp]:
                     details = item.of(SinkDetails)
@@ -69,6 +71,8 @@ class SinkDefinitions:
                 self.changes.commit(make, execution.user)
             finally:
                 self.collections.cancel_export(blank.id)
+        for notice in notices:
+            execution.session.notify(notice)
         self.changes.tell_if_idle(execution, blank)
 
     def redirect_sink(self, execution: Execution, statement: st.AlterSinkFrom) -> None:
@@ -92,7 +96,10 @@ class SinkDefinitions:
         try:
             self._check_readable(sink, written, hold, time)
             self._wait_until_out(sink, time, execution.cancellation)
-            with self.changes.defining(execution.cancellation):
+            with (
+                self._between_ranges(sink, time, execution.cancellation),
+                self.changes.defining(execution.cancellation),
+            ):
                 sink = self.changes.state.item(sink.id)
                 change = self.planner.redirect_sink(sink, self.changes.state.item(written.id))
                 if change.depends_on != sink.depends_on:
@@ -120,14 +127,18 @@ class SinkDefinitions:
         finally:
             self.awaited.pop(sink.id, None)
         if not is_out:
-            raise user_error(
-                "SLACKWATER_WAIT_TIMEOUT",
-                objectName=sink.full_name,
-                timestamp=str(time),
-                seconds=f"{cancellation.timeout_ms / 1000:g}",
-                complete=str(out().last_complete()),
-                reason="",
-            )
+            raise _timed_out(sink, time, out(), cancellation)
+
+    @contextmanager
+    def _between_ranges(
+        self, sink: CatalogItem, time: Timestamp, cancellation: Cancellation
+    ) -> Iterator[None]:
+        """The sink begins no range meanwhile: one of which a part is out has to be finished with
+        the relation with which it was begun."""
+        with self.runner.at_end_of_range(sink.id, cancellation) as is_out:
+            if not is_out:
+                raise _timed_out(sink, time, self.runner.frontier(sink.id), cancellation)
+            yield
 
     def _check_readable(
         self, sink: CatalogItem, written: CatalogItem, hold: ReadHold, time: Timestamp
@@ -138,3 +149,16 @@ class SinkDefinitions:
                 details=f"the sink {sink.full_name} goes on from {time}, "
                 f"and {written.full_name} can be read from {hold.since} on",
             )
+
+
+def _timed_out(
+    sink: CatalogItem, time: Timestamp, reached: Frontier, cancellation: Cancellation
+) -> SlackwaterError:
+    return user_error(
+        "SLACKWATER_WAIT_TIMEOUT",
+        objectName=sink.full_name,
+        timestamp=str(time),
+        seconds=f"{cancellation.timeout_ms / 1000:g}",
+        complete=str(reached.last_complete()),
+        reason="",
+    )

@@ -9,13 +9,13 @@ Source: docs/decisions 0069; librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
+from slackwater.adapter.external.complaints import QUIET, Complaints
 from slackwater.adapter.external.libraries import confluent_kafka
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.kafka.access import KafkaAccess
@@ -46,9 +46,6 @@ _FETCH: Mapping[str, str | int | bool] = {
     "log.connection.close": False,
     "socket.keepalive.enable": True,
 }
-_QUIET = logging.getLogger("slackwater.librdkafka")
-_QUIET.addHandler(logging.NullHandler())
-_QUIET.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,36 +57,17 @@ class Named:
     topic: str
 
 
-@dataclass(slots=True)
-class _Complaints:
-    """The complaints of librdkafka since something last succeeded."""
-
-    access: KafkaAccess
-    said: str | None = None
-    is_down: bool = False
-
-    def heard(self, error: Any) -> None:
-        """Of several causes the first is the most precise: the last says that all have failed."""
-        if error.name() == "_ALL_BROKERS_DOWN":
-            self.is_down = True
-        elif self.said is None or error.name() in ("_AUTHENTICATION", "_SSL"):
-            self.said = self.access.scrubbed(error.str())
-
-    def cleared(self) -> None:
-        self.said, self.is_down = None, False
-
-
 class KafkaTopic:
     """One topic over one client. See `Topic`."""
 
     def __init__(self, access: KafkaAccess, named: Named, group: str) -> None:
         self._library = confluent_kafka()
         self._named = named
-        self._complaints = _Complaints(access)
+        self._complaints = Complaints(access)
         settings = {**dict(access.settings), "error_cb": self._complaints.heard}
-        self._admin = self._library.admin.AdminClient(settings, logger=_QUIET)
+        self._admin = self._library.admin.AdminClient(settings, logger=QUIET)
         self._consumer = self._library.Consumer(
-            {**settings, **_FETCH, "group.id": group}, logger=_QUIET
+            {**settings, **_FETCH, "group.id": group}, logger=QUIET
         )
 
     def state(self) -> TopicState:

@@ -5,7 +5,6 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum, row_key
 from slackwater.storage.ingestion import Reached, Resumed
+from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import Appended, ByKey, Envelope, Reading, key_of_error
@@ -116,5 +116,4 @@ class KafkaSources:
         return ByKey(reading, stored.desc, RowsInMemory(values, UPSERT_BYTES, item.full_name))
 
     def _group(self, prefix: str, name: str) -> str:
-        environment = hashlib.sha256(self.location.encode()).hexdigest()[:12]
-        return f"{prefix}slackwater-{environment}-{name}"
+        return f"{prefix}slackwater-{environment_of(self.location)}-{name}"

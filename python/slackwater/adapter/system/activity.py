@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
-from slackwater.adapter.system.objects import SINK_TYPE, SystemRow, items, moment, source_type
+from slackwater.adapter.system.objects import SystemRow, items, moment, sink_type, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier
 from slackwater.repr.ids import GlobalId
@@ -157,6 +157,18 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
+def sink_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for object_id, s in snapshot.sink_statistics.items():
+        yield (
+            object_id,
+            snapshot.running_on.get(object_id),
+            s.messages_staged,
+            s.messages_committed,
+            s.bytes_staged,
+            s.bytes_committed,
+        )
+
+
 def _statuses(
     snapshot: SystemSnapshot, kind: ItemKind, type_of: Callable[[CatalogItem], str]
 ) -> Iterator[SystemRow]:
@@ -186,7 +198,7 @@ def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def sink_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    return _statuses(snapshot, ItemKind.SINK, lambda _: SINK_TYPE)
+    return _statuses(snapshot, ItemKind.SINK, sink_type)
 
 
 def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

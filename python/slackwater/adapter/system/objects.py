@@ -37,7 +37,9 @@ from slackwater.planner.parser.redaction import redacted
 from slackwater.planner.parser.refresh import LAST_TIME_MS
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.sink_files import SinkConfig
 
 SystemRow = tuple[Any, ...]
 DATABASE_ID = "u1"
@@ -193,7 +195,9 @@ def _envelope(item: CatalogItem) -> str | None:
 def _format(item: CatalogItem) -> str | None:
     """The format of a source or sink; None where its connector has one form only."""
     match item.details:
-        case SinkDetails(config=config) | WebhookDetails(config=config):
+        case SinkDetails(config=config):
+            return None if config.format is None else config.format.lower()
+        case WebhookDetails(config=config):
             return config.format.lower()
         case ChangefeedDetails(config=settings):
             return settings.format.lower()
@@ -222,7 +226,17 @@ def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             yield item.id, config.group_id_prefix, config.topic, config.cluster, config.topic_id
 
 
-SINK_TYPE = "files"
+def sink_type(item: CatalogItem) -> str:
+    """``files`` or ``kafka``."""
+    return "files" if item.of(SinkDetails).connection is None else "kafka"
+
+
+def _sink_formats(item: CatalogItem) -> tuple[str | None, str]:
+    """The formats of keys and of values; files have no keys apart."""
+    config = item.of(SinkDetails).config
+    if isinstance(config, SinkConfig):
+        return None, config.format.lower()
+    return config.key_format.lower() if config.key else None, config.value_format.lower()
 
 
 def source_type(item: CatalogItem) -> str:
@@ -249,16 +263,16 @@ def sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 def sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SINK):
-        file_format = _format(item)
+        key_format, value_format = _sink_formats(item)
         yield (
             *_identity(snapshot, item),
-            SINK_TYPE,
-            None,
+            sink_type(item),
+            item.of(SinkDetails).connection,
             None,
             _envelope(item),
-            file_format,
-            None,
-            file_format,
+            _format(item),
+            key_format,
+            value_format,
             item.cluster,
             item.owner,
             *_definition(snapshot, item),
@@ -411,6 +425,13 @@ def _connections_to(
 def kafka_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item_id, details in _connections_to(snapshot, "KAFKA"):
         yield item_id, list(details.texts("BROKERS")), _text(details, "PROGRESS TOPIC")
+
+
+def kafka_sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SINK):
+        config = item.of(SinkDetails).config
+        if isinstance(config, KafkaSinkConfig):
+            yield item.id, config.topic
 
 
 def aws_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -383,6 +383,14 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " session_token session_token_secret_id assume_role_arn assume_role_session_name",
         objects.aws_connections,
     ),
+    ("mz_catalog", "mz_kafka_sinks", "id! topic!", objects.kafka_sinks),
+    (
+        "mz_internal",
+        "mz_sink_statistics",
+        "id! replica_id messages_staged:long! messages_committed:long! bytes_staged:long!"
+        " bytes_committed:long!",
+        activity.sink_statistics,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

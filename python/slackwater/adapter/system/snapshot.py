@@ -18,6 +18,7 @@ from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import SourceStatistics, StatusChange
+from slackwater.storage.sink_statistics import SinkStatistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class SystemSnapshot:
     """The replicas that run sources, by the sources' ids."""
     statuses: Mapping[GlobalId, StatusChange] = field(default_factory=dict)
     source_statistics: Mapping[GlobalId, SourceStatistics] = field(default_factory=dict)
+    sink_statistics: Mapping[GlobalId, SinkStatistics] = field(default_factory=dict)
     sessions: tuple[SessionEntry, ...] = ()
     subscriptions: tuple[SubscriptionEntry, ...] = ()
     notices: tuple[NoticeEntry, ...] = ()

@@ -30,6 +30,7 @@ from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
 
 _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
+_RUNNING = frozenset({"mz_source_statistics", "mz_sink_statistics"})
 _WITH_REPLICAS = frozenset({"mz_cluster_replica_statuses", "mz_cluster_replica_metrics"})
 _WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes", "mz_cluster_replica_metrics"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
@@ -96,11 +97,10 @@ class SystemTables:
             else (),
             replica_statuses=dataflows.replica_statuses() if names & _WITH_REPLICAS else {},
             peeks=tuple(dataflows.open_peeks()) if "mz_active_peeks" in names else (),
-            running_on=self._relations.storage.running_on()
-            if "mz_source_statistics" in names
-            else {},
+            running_on=self._relations.storage.running_on() if names & _RUNNING else {},
             statuses=self._statuses(),
             source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},
+            sink_statistics=self._sinks.statistics(),
             sessions=tuple(
                 SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
                 for s in self._sessions.all()

@@ -12,6 +12,8 @@ from slackwater.planner.parser.connection_statements import (
     ValidateConnection,
 )
 from slackwater.planner.parser.durations import format_duration
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
+from slackwater.planner.parser.kafka_sinks import kafka_sink_sql
 from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
@@ -314,8 +316,12 @@ def _check_input(i: CheckInput) -> str:
 def _create_sink(s: CreateSink) -> Iterable[str]:
     yield from ("CREATE SINK", "IF NOT EXISTS" if s.if_not_exists else "")
     yield "" if s.name is None else s.name.sql
-    yield from (_cluster(s.cluster), "FROM", s.from_name.sql, "INTO", _files_sink(s.connector))
-    yield from (_envelope(s.envelope), "" if s.snapshot else "WITH (SNAPSHOT FALSE)")
+    yield from (_cluster(s.cluster), "FROM", s.from_name.sql, "INTO")
+    if isinstance(s.connector, KafkaSinkConnector):
+        yield kafka_sink_sql(s.connector, s.envelope)
+    else:
+        yield from (_files_sink(s.connector), _envelope(s.envelope))
+    yield "" if s.snapshot else "WITH (SNAPSHOT FALSE)"
 
 
 def _files_sink(f: FilesSinkConnector) -> str:

@@ -11,6 +11,8 @@ from slackwater.planner.parser.clusters import read_create_cluster
 from slackwater.planner.parser.connection_statements import CreateConnection
 from slackwater.planner.parser.connections import read_create_connection
 from slackwater.planner.parser.kafka import read_kafka
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
+from slackwater.planner.parser.kafka_sinks import read_kafka_sink
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
@@ -76,7 +78,7 @@ _REFUSED = (
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
 _CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED and KAFKA."
 _OTHER_SOURCES = ("POSTGRES", "MYSQL", "SQL SERVER", "DELTA")
-_OTHER_SINKS = ("KAFKA", "ICEBERG", "DELTA", "POSTGRES")
+_OTHER_SINKS = ("ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("MARKETING",)
 _COLUMNS: Mapping[type, tuple[str, str]] = {
     LoadGenerator: ("a load generator", "Leave them out."),
@@ -628,8 +630,11 @@ def _sink(cursor: TokenCursor) -> CreateSink:
     cursor.expect("FROM")
     from_name = cursor.name("a relation")
     cursor.expect("INTO")
-    connector = _files_sink(cursor)
-    envelope = _sink_envelope(cursor)
+    connector: FilesSinkConnector | KafkaSinkConnector
+    if cursor.accept("KAFKA"):
+        connector, envelope = read_kafka_sink(cursor)
+    else:
+        connector, envelope = _files_sink(cursor), _sink_envelope(cursor)
     snapshot = True
     if cursor.accept("WITH"):
         snapshot = bool(read_options(cursor, {"SNAPSHOT": boolean})["SNAPSHOT"])
@@ -639,7 +644,9 @@ def _sink(cursor: TokenCursor) -> CreateSink:
 def _files_sink(cursor: TokenCursor) -> FilesSinkConnector:
     for other in _OTHER_SINKS:
         if cursor.looking_at(other):
-            raise cursor.unsupported(f"CREATE SINK ... INTO {other}", "Sinks write FILES.")
+            raise cursor.unsupported(
+                f"CREATE SINK ... INTO {other}", "Sinks write FILES and KAFKA."
+            )
     cursor.expect("FILES")
     options = read_options(cursor, {"PATH": text, "FORMAT": choice("PARQUET", "JSON")})
     _require(cursor, options, "PATH", "FORMAT")

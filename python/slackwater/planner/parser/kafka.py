@@ -38,7 +38,7 @@ def read_kafka(cursor: TokenCursor) -> KafkaSource:
         return True
 
     known: Mapping[str, ReadValue] = {
-        "TOPIC": _topic,
+        "TOPIC": read_topic,
         "START OFFSET": start_offset,
         "START TIMESTAMP": _moment,
         "GROUP ID PREFIX": text,
@@ -61,7 +61,8 @@ def read_kafka(cursor: TokenCursor) -> KafkaSource:
     )
 
 
-def _topic(cursor: TokenCursor, option: str) -> str:
+def read_topic(cursor: TokenCursor, option: str) -> str:
+    """The name of a topic. Raises SLACKWATER_INVALID_OPTION for one that Kafka does not allow."""
     at = cursor.token
     found = text(cursor, option)
     legal = all(each.isascii() and (each.isalnum() or each in "._-") for each in found)

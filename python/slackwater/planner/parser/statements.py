@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
@@ -344,7 +345,7 @@ class Envelope:
 class CreateSink:
     name: QualifiedName | None
     from_name: QualifiedName
-    connector: FilesSinkConnector
+    connector: FilesSinkConnector | KafkaSinkConnector
     envelope: Envelope = Envelope("DIFF")
     if_not_exists: bool = False
     cluster: str | None = None

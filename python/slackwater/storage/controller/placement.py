@@ -149,7 +149,8 @@ class Placement:
             self.effects += instance.send(AllowCompaction(state.id, state.since))
 
     def running_on(self) -> dict[GlobalId, str]:
-        """The replica that runs each ingestion, by the id of what its connection names."""
+        """The replica that runs each ingestion, by the id of what its connection names, and each
+        export, by its own."""
         found: dict[GlobalId, str] = {}
         for state in self.capabilities.collections.values():
             source = state.description.data_source
@@ -157,6 +158,10 @@ class Placement:
                 active = self._instance(source.instance).active
                 if active is not None:
                     found[GlobalId(source.connection)] = active
+        for export in self.exports.states.values():
+            instance = self._instances.get(export.description.instance)
+            if instance is not None and instance.active is not None:
+                found[export.id] = instance.active
         return found
 
     def validate(self) -> None:

@@ -1,0 +1,134 @@
+"""The targets of sinks: folders, and topics over connections as they are now."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from slackwater.adapter.catalog.details import ConnectionDetails, SinkDetails
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.kafka_producer import (
+    KafkaCluster,
+    KafkaProducer,
+    ProgressTopic,
+    SinkNames,
+)
+from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.sources.sinks import Opening, OpenSink
+from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.kafka.access import environment_of
+from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
+from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig
+from slackwater.storage.sink_files import FilesSink, SinkConfig
+
+
+@dataclass(slots=True)
+class Targets:
+    """Folders and topics, as `SinkTargets` promises. `location` tells environments apart."""
+
+    relations: Relations
+    connections: Connections
+    location: str
+    clock_ms: Callable[[], int]
+    _clusters: dict[GlobalId, KafkaCluster] = field(default_factory=dict, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def open(self, item: CatalogItem, opening: Opening) -> OpenSink:
+        details = item.of(SinkDetails)
+        match details.config:
+            case SinkConfig() as config:
+                return FilesSink(config, opening.desc, opening.claim, clock=self.clock_ms)
+            case config:
+                return self._topic(item, config, opening)
+
+    def place(self, item: CatalogItem) -> str:
+        config = item.of(SinkDetails).config
+        return config.path if isinstance(config, SinkConfig) else f"kafka {item.id}"
+
+    def version(self, item: CatalogItem) -> str:
+        connection = item.of(SinkDetails).connection
+        return "" if connection is None else self.connections.version(connection)
+
+    def ensure_topics(
+        self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId
+    ) -> list[str]:
+        """Makes the topics of a new sink that are not there; what is to be told of those that are.
+
+        Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE,
+        SLACKWATER_SINK_PROGRESS_LOST, and what the connection raises.
+        """
+        names = self._names(item, config, connection)
+        return self._cluster(connection).ensure_topics(config, names)
+
+    def close(self) -> None:
+        """Ends the clients that sinks share. To be called when none runs."""
+        with self._lock:
+            for each in self._clusters.values():
+                each.close()
+            self._clusters.clear()
+
+    def _topic(self, item: CatalogItem, config: KafkaSinkConfig, opening: Opening) -> KafkaSink:
+        details = item.of(SinkDetails)
+        if details.connection is None:
+            raise FatalError(f"the sink {item.full_name} has no connection")
+        encoder = Encoder(config, opening.desc, item.full_name)
+        cluster = self._cluster(details.connection)
+        names = self._names(item, config, details.connection)
+        producer = KafkaProducer(cluster, config, names)
+        try:
+            return KafkaSink(
+                encoder,
+                SinkTopic(config.topic, cluster.progress.name, details.version),
+                opening.claim,
+                producer,
+                snapshot=config.snapshot,
+                clock=self.clock_ms,
+                is_stopped=opening.is_stopped,
+            )
+        except BaseException:
+            producer.close()
+            raise
+
+    def _names(self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId) -> SinkNames:
+        environment = environment_of(self.location)
+        return SinkNames(
+            item.full_name,
+            self.relations.item(connection).full_name,
+            item.id.encode(),
+            f"{config.transactional_id_prefix}slackwater-{environment}-{item.id}",
+        )
+
+    def _cluster(self, connection: GlobalId) -> KafkaCluster:
+        """The brokers over the connection as it is now; connections that are gone are forgotten."""
+        version = self.connections.version(connection)
+        with self._lock:
+            known = self._clusters.get(connection)
+            if known is not None and known.access.version == version:
+                return known
+            for each in list(self._clusters):
+                if each == connection or not self._is_there(each):
+                    # Sinks that have not noticed yet fail, and are opened again.
+                    self._clusters.pop(each).close()
+            item = self.relations.item(connection)
+            environment = environment_of(self.location)
+            details = item.of(ConnectionDetails)
+            given = dict.fromkeys(details.texts("PROGRESS TOPIC"))
+            name = next(iter(given), f"_slackwater-progress-{environment}-{connection}")
+            copies = details.texts("PROGRESS TOPIC REPLICATION FACTOR")
+            made = KafkaCluster(
+                self.connections.kafka(connection),
+                ProgressTopic(name, int(copies[0]) if copies else None),
+                f"slackwater-{environment}-progress",
+            )
+            self._clusters[connection] = made
+            return made
+
+    def _is_there(self, connection: GlobalId) -> bool:
+        with suppress(SlackwaterError):
+            self.connections.version(connection)
+            return True
+        return False

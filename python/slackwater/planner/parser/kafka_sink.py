@@ -1,0 +1,36 @@
+"""``INTO KAFKA`` as values: which topic, and how rows become its messages.
+
+Source: surface 4; docs/decisions 0070.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from slackwater.planner.parser.names import QualifiedName
+
+SinkPayload = Literal["JSON", "TEXT", "BYTES"]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSinkConnector:
+    """A topic, which is made if it is not there. The key is that of the statement's envelope.
+
+    `key_format` None: keys have the format of values. Not `is_enforced`: of several rows of a key
+    one counts.
+    """
+
+    connection: QualifiedName
+    topic: str
+    value_format: SinkPayload
+    key_format: SinkPayload | None = None
+    is_enforced: bool = True
+    headers: str | None = None
+    compression: Compression | None = None
+    partitions: int | None = None
+    replication_factor: int | None = None
+    topic_config: tuple[tuple[str, str], ...] = ()
+    partition_by: str | None = None
+    transactional_id_prefix: str | None = None

@@ -1,0 +1,266 @@
+"""Messages of a topic, made of a range of updates.
+
+The messages of a range have one order, by time, key, value and headers, which depends on nothing
+but the updates: a range whose first part is out goes on with the same message after a restart.
+
+Source: docs/decisions 0070.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from slackwater.repr.errors import SlackwaterError, invalid_option
+from slackwater.repr.relation import TIME_COLUMN, RelationDesc, arrow_type, stored_column
+from slackwater.storage.json_lines import json_lines
+from slackwater.storage.kafka.topic import Header
+from slackwater.storage.sink_rows import SinkKey, changes_of, greatest_last, structs, unpaired
+
+TIMESTAMP_HEADER = "slackwater-timestamp"
+"""The header with the time of a message's update, in milliseconds since the epoch."""
+
+SinkFormat = Literal["JSON", "TEXT", "BYTES"]
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSinkConfig:
+    """A sink that writes `topic`. A topic that is not there is made as the last fields say."""
+
+    topic: str
+    key_format: SinkFormat
+    value_format: SinkFormat
+    envelope: Literal["UPSERT", "DEBEZIUM"]
+    key: tuple[str, ...] = ()
+    is_enforced: bool = True
+    headers: str | None = None
+    partition_by: str | None = None
+    snapshot: bool = True
+    transactional_id_prefix: str = ""
+    compression: str = "lz4"
+    partitions: int | None = None
+    replication_factor: int | None = None
+    topic_config: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def format(self) -> SinkFormat | None:
+        """The one format of keys and values; None: they have two."""
+        return self.value_format if self.key_format == self.value_format else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Messages by columns, in their order.
+
+    `places` are numbers of which the remainder by the number of partitions is the partition; None:
+    the hash of the key decides.
+    """
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    headers: Sequence[Sequence[Header]]
+    places: Sequence[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all keys and values."""
+        return sum(len(each) for part in (self.keys, self.values) for each in part if each)
+
+    def piece(self, start: int, end: int) -> Outgoing:
+        """The messages from `start` to before `end`."""
+        places = None if self.places is None else self.places[start:end]
+        return Outgoing(
+            self.keys[start:end], self.values[start:end], self.headers[start:end], places
+        )
+
+
+def check_kafka_sink(config: KafkaSinkConfig, desc: RelationDesc, object_name: str) -> None:
+    """Raises SLACKWATER_SINK_KEY and SLACKWATER_INVALID_OPTION when the sink cannot write it."""
+    key = SinkKey(config.key, object_name)
+    if config.envelope == "UPSERT" and not config.key:
+        raise key.refused("ENVELOPE UPSERT needs KEY (columns)")
+    key.check(desc)
+    types = {column.name: arrow_type(column.spark_type) for column in desc.columns}
+    if config.headers is not None:
+        _check_headers(config.headers, types.get(config.headers))
+    if config.partition_by is not None:
+        kind = types.get(config.partition_by)
+        if kind is None or not pa.types.is_integer(kind):
+            raise _refused("PARTITION BY", config.partition_by, "it is no column of whole numbers")
+        if config.key and config.partition_by not in config.key:
+            raise _refused(
+                "PARTITION BY",
+                config.partition_by,
+                "all messages of a key belong into one partition, so it has to be in KEY",
+            )
+    if config.envelope == "DEBEZIUM" and config.value_format != "JSON":
+        raise _refused("VALUE FORMAT", config.value_format, "ENVELOPE DEBEZIUM has two rows")
+    for option, form, columns in (
+        ("KEY FORMAT", config.key_format, config.key),
+        ("VALUE FORMAT", config.value_format, value_columns(config, desc)),
+    ):
+        if form == "JSON" or not columns:
+            continue
+        if len(columns) > 1:
+            raise _refused(option, form, f"it takes one column, and not {', '.join(columns)}")
+        kind = types[columns[0]]
+        if form == "BYTES" and not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+            raise _refused(option, form, f"{columns[0]} is neither BINARY nor STRING")
+
+
+def value_columns(config: KafkaSinkConfig, desc: RelationDesc) -> tuple[str, ...]:
+    """The columns that are in values: JSON has all but headers, the others what is left beside the
+    key and the partition, or the key if nothing is."""
+    shown = tuple(name for name in desc.names if name != config.headers)
+    if config.value_format == "JSON":
+        return shown
+    beside = tuple(name for name in shown if name not in (*config.key, config.partition_by))
+    return beside or config.key
+
+
+def _check_headers(name: str, kind: pa.DataType | None) -> None:
+    if kind is None or not pa.types.is_map(kind) or not pa.types.is_string(kind.key_type):
+        raise _refused("HEADERS", name, "it is no column of type MAP<STRING, STRING or BINARY>")
+    if not (pa.types.is_string(kind.item_type) or pa.types.is_binary(kind.item_type)):
+        raise _refused("HEADERS", name, "values of headers are STRING or BINARY")
+
+
+def _refused(option: str, value: str, reason: str) -> SlackwaterError:
+    return invalid_option(option, "CREATE SINK", value, reason)
+
+
+class Encoder:
+    """Makes messages of rows as a sink's configuration says."""
+
+    def __init__(self, config: KafkaSinkConfig, desc: RelationDesc, object_name: str) -> None:
+        """Raises what `check_kafka_sink` raises."""
+        check_kafka_sink(config, desc, object_name)
+        self._config = config
+        self._desc = desc
+        self._key = SinkKey(config.key, object_name, config.is_enforced)
+        self._values = value_columns(config, desc)
+
+    @property
+    def desc(self) -> RelationDesc:
+        """The columns of the relation that is written."""
+        return self._desc
+
+    def messages(self, rows: pa.Table) -> Outgoing:
+        """The messages of consolidated updates. Raises SLACKWATER_SINK_KEY."""
+        if not len(rows):
+            return Outgoing([], [], [])
+        config = self._config
+        if config.key:
+            if not config.is_enforced:
+                rows = greatest_last(rows, self._desc)
+            changes = changes_of(rows, self._key)
+            any_row, old, new = changes.any_row, changes.old, changes.new
+        else:
+            any_row, old, new = unpaired(rows)
+        times = rows.column(TIME_COLUMN).take(any_row).to_pylist()
+        # What a message has beside its value is that of the row that comes, else of the one that
+        # goes.
+        shown = pc.coalesce(new, old)
+        found = Outgoing(
+            self._keys(rows, any_row),
+            self._contents(rows, old, new),
+            self._headers(rows, times, shown),
+            self._places(rows, shown),
+        )
+        return _ordered(times, found, has_headers=config.headers is not None)
+
+    def _keys(self, rows: pa.Table, any_row: pa.Array) -> Sequence[bytes | None]:
+        config = self._config
+        if not config.key:
+            return [None] * len(any_row)
+        return _payloads(rows, config.key, any_row, config.key_format)
+
+    def _contents(self, rows: pa.Table, old: pa.Array, new: pa.Array) -> Sequence[bytes | None]:
+        if self._config.envelope == "DEBEZIUM":
+            before, after = (structs(rows, self._values, each) for each in (old, new))
+            return _lines(pa.table([before, after], names=["before", "after"]))
+        found = iter(_payloads(rows, self._values, new.drop_null(), self._config.value_format))
+        return [next(found) if there else None for there in pc.is_valid(new).to_pylist()]
+
+    def _headers(
+        self, rows: pa.Table, times: Sequence[int], shown: pa.Array
+    ) -> Sequence[Sequence[Header]]:
+        # Most messages of a large range have one time.
+        of_times = {time: (TIMESTAMP_HEADER, str(time).encode()) for time in set(times)}
+        if self._config.headers is None:
+            alone = {time: [header] for time, header in of_times.items()}
+            return [alone[time] for time in times]
+        own = [of_times[time] for time in times]
+        column = rows.column(stored_column(self._config.headers)).take(shown).to_pylist()
+        return [[each, *_user_headers(found)] for each, found in zip(own, column, strict=True)]
+
+    def _places(self, rows: pa.Table, shown: pa.Array) -> Sequence[int] | None:
+        if self._config.partition_by is None:
+            return None
+        column = rows.column(stored_column(self._config.partition_by)).take(shown)
+        return [0 if each is None else each for each in column.to_pylist()]
+
+
+def _user_headers(found: Iterable[tuple[str, Any]] | None) -> list[Header]:
+    headers: list[Header] = []
+    for name, value in found or ():
+        if name != TIMESTAMP_HEADER:
+            headers.append((name, value.encode() if isinstance(value, str) else value))
+    return sorted(headers, key=lambda each: (each[0], each[1] or b""))
+
+
+def _payloads(
+    rows: pa.Table, names: Sequence[str], positions: pa.Array, form: SinkFormat
+) -> Sequence[bytes]:
+    """These columns of the rows at `positions`, as the format has them. TEXT and BYTES have empty
+    bytes for NULL."""
+    stored = [stored_column(name) for name in names]
+    columns = rows.select(stored).take(positions).rename_columns(list(names))
+    if form == "BYTES":
+        return [
+            each.encode() if isinstance(each, str) else each or b""
+            for each in columns.column(0).to_pylist()
+        ]
+    lines = _lines(columns)
+    return lines if form == "JSON" else [_text(json.loads(each)[names[0]]) for each in lines]
+
+
+def _text(value: Any) -> bytes:
+    if value is None:
+        return b""
+    shown = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return shown.encode()
+
+
+def _lines(table: pa.Table) -> list[bytes]:
+    return json_lines(table).split(b"\n")[:-1]
+
+
+def _ordered(times: Sequence[int], found: Outgoing, *, has_headers: bool) -> Outgoing:
+    """The messages by time, key, value, and the headers that are the user's."""
+    columns = {
+        "time": pa.array(times, pa.int64()),
+        "key": pa.array(found.keys, pa.binary()),
+        "value": pa.array(found.values, pa.binary()),
+    }
+    if has_headers:
+        texts = [repr(each).encode() for each in found.headers]
+        columns["headers"] = pa.array(texts, pa.binary())
+    table = pa.table(columns)
+    order = [(name, "ascending") for name in table.column_names]
+    positions = pc.sort_indices(table, sort_keys=order).to_pylist()
+    places = None if found.places is None else [found.places[each] for each in positions]
+    return Outgoing(
+        [found.keys[each] for each in positions],
+        [found.values[each] for each in positions],
+        [found.headers[each] for each in positions],
+        places,
+    )
