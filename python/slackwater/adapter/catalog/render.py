@@ -10,6 +10,7 @@ from typing import Any
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import (
+    AvroSchema,
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
@@ -28,10 +29,11 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import (
     Column,
     JsonType,
@@ -93,13 +95,31 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
 def _with_connection(
     state: CatalogState, source: st.CreateSource, item: CatalogItem
 ) -> st.CreateSource:
-    """The statement with the name that the source's connection has now."""
+    """The statement with the names that the source's connections have now."""
     details, connector = item.details, source.connector
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
-    found = state.item(details.connection)
-    name = QualifiedName((CATALOG_NAME, found.schema_name, found.name))
-    return replace(source, connector=replace(connector, connection=name))
+
+    def name_of(connection: GlobalId) -> QualifiedName:
+        found = state.item(connection)
+        return QualifiedName((CATALOG_NAME, found.schema_name, found.name))
+
+    def named(payload: Payload | None, schema: AvroSchema | None) -> Payload | None:
+        if payload is None or schema is None or schema.registry is None:
+            return payload
+        registry = payload.schema
+        if not isinstance(registry, Registry):
+            return payload
+        return replace(payload, schema=replace(registry, connection=name_of(schema.registry)))
+
+    config, decoding = details.config, connector.decoding
+    decoding = replace(
+        decoding,
+        key=named(decoding.key, config.key_schema),
+        value=named(decoding.value, config.value_schema) or decoding.value,
+    )
+    connector = replace(connector, connection=name_of(details.connection), decoding=decoding)
+    return replace(source, connector=connector)
 
 
 def cluster_sql(cluster: ClusterEntry) -> str:
