@@ -20,7 +20,8 @@ import pytest
 class Registry:
     """Schemas by their ids, and the ids of subjects. `asked` are the paths of all questions.
 
-    `answers` are what it says to a path instead of what it has: a status and a body.
+    `answers` are what it says to a path instead of what it has: a status and a body. `logins` are
+    those of all questions.
     """
 
     address: str = ""
@@ -29,6 +30,7 @@ class Registry:
     subjects: dict[str, list[int]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    logins: list[str | None] = field(default_factory=list)
 
     def register(self, subject: str, schema: object) -> int:
         """The id of the schema, which is the latest of its subject now."""
@@ -71,6 +73,7 @@ def served(registry: Registry, port: int = 0) -> Iterator[Registry]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            registry.logins.append(self.headers["Authorization"])
             status, found = registry.answer(self.path)
             body = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(status)
