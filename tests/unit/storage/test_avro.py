@@ -18,7 +18,9 @@ from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas, avro_shape
 from slackwater.storage.kafka.avro_meaning import other_meaning
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
+from slackwater.storage.kafka.envelopes import ByKey, Reading
 from slackwater.storage.kafka.topic import Messages
+from slackwater.storage.keyed_rows import RowsInMemory
 
 
 def logical(kind, name, **more):
@@ -233,15 +235,14 @@ def test_writers_of_other_versions():
             resolved(NEW, wrong, value)
 
 
-def test_a_registry_is_asked_once_for_what_it_has_and_later_again_for_what_it_has_not(monkeypatch):
+def test_a_registry_is_asked_once_for_what_it_has_and_later_again_for_what_it_has_not():
     asked, known, now = [], {}, [0.0]
 
     def writer(number):
         asked.append(number)
         return known.get(number)
 
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    messages = AvroMessages('"long"', '"long"', writer=writer)
+    messages = AvroMessages('"long"', '"long"', writer=writer, monotonic=lambda: now[0])
     for _ in range(2):
         with pytest.raises(ValueError, match="the registry has no schema 7"):
             messages.value(b"\0\0\0\0\7\x02")
@@ -352,3 +353,26 @@ def test_numbers_that_mean_something_else_are_not_read(writer, reader, told):
     if told == "the value is a timestamp-millis, and not a timestamp-micros":
         with pytest.raises(ValueError, match="its schema is none of the source's"):
             resolved(reader, writer, 1)
+
+
+def test_a_key_that_could_not_be_read_is_taken_back_when_it_can():
+    decoding = Decoding(Payload("TEXT"), Payload("AVRO"), (), "UPSERT")
+    columns = source_columns(decoding, None, ReaderSchemas(key='"long"'))
+    schemas, now = {}, [0.0]
+    reader = AvroMessages('"long"', '"long"', writer=schemas.get, monotonic=lambda: now[0])
+    decoder = Decoder(decoding, columns, AvroReaders(key=reader))
+    reading = Reading("t", decoding, decoder, lambda _: pytest.fail("nothing is large"))
+    envelope = ByKey(reading, columns.desc, RowsInMemory({}, 10**6, "s"))
+    taken = []
+    for offset in range(2):
+        envelope.take(Messages([0], [offset], [0], [b"\0\0\0\0\1\x02"], [b"v"]))
+        changes = envelope.changes()
+        rows = [] if changes.rows is None else changes.rows.to_pylist()
+        taken.append((rows, [diff for _, diff in changes.errors], envelope.error_after(changes)))
+        envelope.committed()
+        schemas[1] = '"long"'
+        now[0] += ASKED_AGAIN_S
+    (_, come, told), (rows, gone, left) = taken
+    assert (come, gone, left) == ([1], [-1], None)
+    assert "the registry has no schema 1" in told
+    assert rows == [{"key": 1, "text": "v", "__diff": 1}]

@@ -62,6 +62,7 @@ class AvroMessages:
     original: str
     has_header: bool = True
     writer: WriterSchema | None = None
+    monotonic: Callable[[], float] = time.monotonic
     _library: Any = field(init=False)
     _reader: Any = field(init=False)
     _writers: dict[int, Any] = field(init=False, default_factory=dict)
@@ -97,7 +98,7 @@ class AvroMessages:
     def _written_in(self, schema: int) -> Any:
         known = self._writers.get(schema)
         if known is None:
-            now = time.monotonic()
+            now = self.monotonic()
             until, reason = self._missing.get(schema, (now, ""))
             if now < until:
                 raise ValueError(reason)

@@ -212,6 +212,8 @@ class ByKey:
             if value is None and place not in decoded.bad_keys:
                 key = NULL_KEY if messages.keys[place] is None else decoded.keys[place]
                 self._put(messages, place, key, None)
+        if self._errors:
+            self._take_back_unread(messages, decoded)
 
     def changes(self) -> Changes:
         before = self._rows.lookup({key for _, key in self._last})
@@ -264,6 +266,14 @@ class ByKey:
         if self._unread.add(messages, place, "the key is NULL"):
             error = NullKeyError(self._unread.at(messages, place))
             self._put(messages, place, NULL_KEY, error)
+
+    def _take_back_unread(self, messages: Messages, decoded: Decoded) -> None:
+        """Takes back errors of keys that can be read now: a registry may have got their schema."""
+        for place, raw in enumerate(messages.keys):
+            if raw is not None and place not in decoded.bad_keys:
+                unread = unread_key(raw)
+                if unread in self._errors:
+                    self._put(messages, place, unread, None)
 
     def _take_unread(self, messages: Messages, decoded: Decoded) -> None:
         for place, reason in decoded.bad_keys.items():
