@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -68,8 +69,8 @@ class Registry:
 
 
 @contextmanager
-def served(registry: Registry, port: int = 0) -> Iterator[Registry]:
-    """The registry, which answers for as long as the block runs."""
+def served(registry: Registry, context: ssl.SSLContext | None = None) -> Iterator[Registry]:
+    """The registry, which answers for as long as the block runs, with TLS if there is a context."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -84,8 +85,11 @@ def served(registry: Registry, port: int = 0) -> Iterator[Registry]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", port), Handler) as server:
-        registry.address = f"http://127.0.0.1:{server.server_port}"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        registry.address = f"{scheme}://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         try:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
+
 import pytest
+from tests.support.kafka.certificates import Certificates
 from tests.support.kafka.registry import Registry, served
 from tests.support.server.ingress import held_port
 
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.access import RegistryAccess
+from slackwater.storage.access import RegistryAccess, Tls
 
 
 def client(url, **access):
@@ -79,3 +82,18 @@ def test_each_question_takes_the_connection_as_it_is_then():
         urls = iter((one.address, other.address))
         asked = SchemaRegistry("r", lambda: RegistryAccess(next(urls), None))
         assert [asked.latest("s"), asked.latest("s")] == ['"int"', '"long"']
+
+
+def test_over_tls_with_an_authority_of_its_own(tmp_path):
+    certificates = Certificates.new()
+    pem = tmp_path / "server.pem"
+    pem.write_text(certificates.server_pem)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    with served(Registry(), context=context) as registry:
+        number = registry.register("s", "x" * 10_000)
+        trusting = RegistryAccess(registry.address, Tls(certificates.authority))
+        assert len(SchemaRegistry("r", lambda: trusting).schema(number)) == 10_002
+        strange = RegistryAccess(registry.address, Tls(Certificates.new().authority))
+        with pytest.raises(SlackwaterError, match="certificate is refused"):
+            SchemaRegistry("r", lambda: strange).schema(number)
