@@ -67,6 +67,7 @@ ALIKE = [
     (["null", "double", "float"], [0.5, None]),
     (MEMBERS, [None, 1, "t", ("X", {"x": 1}), ("Y", {"x": 2})]),
     (["boolean", {"type": "array", "items": "int"}, "bytes"], [True, [1], b"x"]),
+    (["double", "long"], [0.5, 2**53 + 1]),
 ]
 
 
@@ -111,6 +112,35 @@ def test_values_of_another_writer(spark):
         "wide": 0.5,
     }
     written = [{**value, "kind": "B"}, {**value, "kind": "C"}]
+    assert as_spark(spark, reader, writer, written) == as_read(spark, reader, writer, written)
+
+
+def test_a_long_is_no_double_where_a_union_has_both(spark):
+    reader, writer = record("R", ("f", ["null", "double", "long"])), record("R", ("f", "long"))
+    written = [{"f": 2**53 + 1}]
+    assert as_spark(spark, reader, writer, written) == as_read(spark, reader, writer, written)
+
+
+DEFAULTS = [
+    ("bytes", "\u00ff"),
+    (FIXED, "\u00ff\u0000"),
+    (DECIMAL, "\u0001\u00ff"),
+    (["bytes", "null"], "\u00ff"),
+    ({"type": "array", "items": "bytes"}, ["\u00ff"]),
+    ({"type": "map", "values": "long"}, {"k": 1}),
+    ("double", 1),
+    (PAIR, {"a": 1, "b": None}),
+    (record("Z", ("a", "int", {"default": 5}), ("b", "bytes")), {"b": "\u00ff"}),
+    (ENUM, "B"),
+    (["null", "double", "long"], None),
+]
+
+
+@pytest.mark.parametrize(("schema", "default"), DEFAULTS)
+def test_defaults(spark, schema, default):
+    reader = record("R", ("id", "int"), ("f", schema, {"default": default}))
+    writer = record("R", ("id", "int"))
+    written = [{"id": 1}]
     assert as_spark(spark, reader, writer, written) == as_read(spark, reader, writer, written)
 
 

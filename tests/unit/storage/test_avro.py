@@ -165,6 +165,8 @@ def resolved(reader, writer, value):
         (["int", "long", "string"], "whose values look the same"),
         ([ENUM, "string"], "whose values look the same"),
         ([FIXED, "bytes"], "whose values look the same"),
+        (["bytes", "string"], "whose values look the same"),
+        (record(("u", ["long", "string"], {"default": 7})), "several types has a default (u)"),
         ([PAIR, {"type": "map", "values": "int"}], "whose values look the same"),
         (logical("bytes", "decimal", precision=39, scale=0), "there is no DECIMAL(39, 0)"),
         (logical("bytes", "decimal", precision=2, scale=3), "DECIMAL(2, 3)"),

@@ -173,7 +173,9 @@ class _Types:
     def plain(self, schema: Any, namespace: str) -> Any:
         """The schema without logical types; records have a mark if a union tells them apart."""
         if isinstance(schema, list):
-            return [self.plain(each, namespace) for each in schema]
+            # A decoder takes the first type that fits, and a long would fit into a double.
+            members = [self.plain(each, namespace) for each in schema]
+            return sorted(members, key=_is_fraction)
         if not isinstance(schema, dict):
             return schema
         kind = schema["type"]
@@ -215,7 +217,7 @@ class _Types:
         if kind == "enum":
             found = _Type("string", False, _same, "str")
         elif kind == "fixed":
-            found = self._logical(schema, "fixed", _Type("binary", False, _same, "bytes"))
+            found = self._logical(schema, "fixed", _Type("binary", False, _bytes, "bytes"))
         else:
             self.named[full] = None
             found = self._record(full, schema)
@@ -228,10 +230,14 @@ class _Types:
             match each:
                 case {"name": str(name), "type": kind}:
                     fields[name] = self.read(kind, full.rpartition(".")[0])
+                    has_default = each.get("default") is not None
+                    if has_default and fields[name].python == "union":
+                        raise self.refused(f"a union of several types has a default ({name})")
                 case _:
                     raise self.refused(f"{json.dumps(each)[:80]} is no field")
         listed = [_field(name, kind.type, kind.nullable) for name, kind in fields.items()]
-        converts = {name: kind.convert for name, kind in fields.items()}
+        defaults = {each["name"]: each.get("default") for each in schema.get("fields", ())}
+        converts = {name: (kind.convert, defaults[name]) for name, kind in fields.items()}
         struct = {"type": "struct", "fields": listed}
         return _Type(struct, False, partial(_struct, converts), f"record {full}", fields)
 
@@ -267,10 +273,11 @@ class _Types:
                 return _Type(wide, nullable, partial(_optional, convert), _PYTHON[wide])
         places = {each.python: place for place, each in enumerate(members)}
         records = [each for each in places if each.startswith("record ")]
-        if len(places) < len(members) or (records and "map" in places):
+        clash = (records and "map" in places) or {"str", "bytes"} <= set(places)
+        if len(places) < len(members) or clash:
             raise self.refused(
                 "a union has types whose values look the same (int and long with others, float and "
-                "double, string and enum, bytes and fixed, record and map)"
+                "double, string and enum, text and bytes, bytes and fixed, record and map)"
             )
         self.marks_records = self.marks_records or bool(records)
         listed = [_field(f"member{n}", each.type, True) for n, each in enumerate(members)]
@@ -305,6 +312,12 @@ class _Types:
                 return _Type(f"decimal({precision},{scale})", False, convert, "bytes")
             case precision, scale:
                 raise self.refused(f"there is no DECIMAL({precision}, {scale})")
+
+
+def _is_fraction(schema: Any) -> bool:
+    return schema in ("float", "double") or (
+        isinstance(schema, dict) and schema.get("type") in ("float", "double")
+    )
 
 
 def _field(name: str, kind: Any, nullable: bool) -> dict[str, Any]:
@@ -344,8 +357,13 @@ def _time_of_day(factor: int, value: int) -> str:
     return f"{shown}.{fraction:06}" if factor == 1 else f"{shown}.{fraction // 1000:03}"
 
 
-def _decimal_of(precision: int, scale: int, value: bytes) -> Decimal:
-    unscaled = int.from_bytes(value, "big", signed=True)
+def _bytes(value: bytes | str) -> bytes:
+    """The bytes of a value, or of a default, which is a text with a character for each."""
+    return value.encode("latin-1") if isinstance(value, str) else value
+
+
+def _decimal_of(precision: int, scale: int, value: bytes | str) -> Decimal:
+    unscaled = int.from_bytes(_bytes(value), "big", signed=True)
     if abs(unscaled) >= 10**precision:
         raise ValueError(f"a number has more digits than DECIMAL({precision}, {scale})")
     digits = tuple(map(int, str(abs(unscaled))))
@@ -364,8 +382,13 @@ def _pairs(convert: Convert, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(key, convert(each)) for key, each in value.items()]
 
 
-def _struct(converts: Mapping[str, Convert], value: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: convert(value[name]) for name, convert in converts.items()}
+def _struct(
+    converts: Mapping[str, tuple[Convert, Any]], value: Mapping[str, Any]
+) -> dict[str, Any]:
+    # A record that is itself a default may lack fields, which have their own.
+    return {
+        name: convert(value.get(name, default)) for name, (convert, default) in converts.items()
+    }
 
 
 def _member(
@@ -392,4 +415,4 @@ _PYTHON: Mapping[str, str] = {
     "string": "str",
     "bytes": "bytes",
 }
-_CHECKS: Mapping[str, Convert] = {"int": _int, "long": _long}
+_CHECKS: Mapping[str, Convert] = {"int": _int, "long": _long, "bytes": _bytes}
