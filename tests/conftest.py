@@ -19,6 +19,7 @@ from tests.support.applications.fixtures import (
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
 from tests.support.kafka.broker import kafka
+from tests.support.kafka.registry import registry
 from tests.support.persist.persistence import (
     env,
     new_database,
@@ -40,6 +41,7 @@ __all__ = [
     "port",
     "postgres",
     "postgres_template",
+    "registry",
     "s3",
     "shared_application",
     "sqlite_template",

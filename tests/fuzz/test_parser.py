@@ -24,11 +24,14 @@ from slackwater.planner.parser.connection_statements import (
 )
 from slackwater.planner.parser.kafka_source import (
     Decoding,
+    GivenSchema,
     Included,
     KafkaSource,
     Payload,
+    Registry,
     ResnapshotSource,
     SkipLost,
+    Strategy,
 )
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
@@ -129,30 +132,46 @@ files = st.builds(
     st.none() | texts,
     st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
-payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
+strategies = st.just(Strategy()) | st.builds(Strategy, counts) | st.builds(Strategy, schema=texts)
+given_schemas = st.builds(GivenSchema, texts, st.booleans())
+plain_payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
+plain_payloads |= st.builds(Payload, st.just("AVRO"), schema=given_schemas)
+values_in_avro = st.builds(
+    Payload, st.just("AVRO"), schema=st.builds(Registry, names, value=strategies)
+)
+keys_in_avro = st.builds(Payload, st.just("AVRO"), schema=st.builds(Registry, names, strategies))
+both_in_avro = st.builds(
+    Payload, st.just("AVRO"), schema=st.builds(Registry, names, strategies, strategies)
+)
+payloads = plain_payloads | values_in_avro
 csv = st.builds(Payload, st.just("CSV"), st.integers(1, 9), delimiter=st.sampled_from(",;|\t")) | (
     st.builds(Payload, st.just("CSV"), header=columns, delimiter=st.just("'"))
 )
 included = st.lists(
-    st.builds(
-        Included, st.sampled_from(["KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS"]), parts
-    ),
+    st.builds(Included, st.sampled_from(["PARTITION", "OFFSET", "TIMESTAMP", "HEADERS"]), parts)
+    | st.builds(Included, st.just("KEY"), st.none() | parts),
     unique_by=lambda each: each.what,
 ).map(tuple) | st.tuples(st.builds(Included, st.just("HEADER"), parts, texts, st.booleans()))
 errors = st.sampled_from(["PROPAGATE", "SKIP", "DEAD LETTER"])
-decodings = st.builds(
-    Decoding,
-    payloads | csv,
-    st.none() | payloads,
-    included.map(lambda found: tuple(each for each in found if each.what != "KEY")),
-    on_error=errors,
-) | st.builds(
-    lambda v, k, i, u, e: Decoding(v, k, i, "NONE" if u is False else "UPSERT", u or None, e),
-    payloads | csv,
-    payloads,
-    included,
-    st.just(False) | st.none() | parts,
-    errors,
+decodings = (
+    st.builds(
+        Decoding,
+        payloads | csv,
+        st.none() | plain_payloads | keys_in_avro,
+        included.map(lambda found: tuple(each for each in found if each.what != "KEY")),
+        on_error=errors,
+    )
+    | st.builds(
+        lambda v, k, i, u, e: Decoding(v, k, i, "NONE" if u is False else "UPSERT", u or None, e),
+        payloads | csv,
+        plain_payloads | keys_in_avro,
+        included,
+        st.just(False) | st.none() | parts,
+        errors,
+    )
+    | st.builds(
+        lambda v, i, e: Decoding(v, None, i, "UPSERT", None, e), both_in_avro, included, errors
+    )
 )
 topics = st.builds(
     KafkaSource,

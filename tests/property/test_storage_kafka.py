@@ -92,7 +92,7 @@ class World:
         if self.decoding.envelope == "NONE":
             envelope = Appended(reading, errors[0] if errors else None)
         else:
-            values = {key_of_error(error, self.decoding): error for error in errors}
+            values = {key_of_error(error, reading.decoder): error for error in errors}
             desc = self.columns.desc
             table = desc.with_diffs((row, 1) for row in self.rows.elements())
             encoded = RowBytes(desc).encode(table.drop_columns([DIFF_COLUMN]))

@@ -130,6 +130,18 @@ WITHOUT_CASE = {
         "needs a broker",
         "e2e/test_kafka_sources.py::test_a_topic_that_is_not_there",
     ),
+    "SLACKWATER_UNKNOWN_SCHEMA": (
+        "needs a schema registry",
+        "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
+    ),
+    "SLACKWATER_REGISTRY_UNREACHABLE": (
+        "needs a schema registry",
+        "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
+    ),
+    "SLACKWATER_AVRO_SCHEMA": (
+        "needs a broker",
+        "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
+    ),
     "SLACKWATER_SOURCE_UNREACHABLE": (
         "needs a connection that nobody tried",
         "chaos/test_kafka_source.py::test_a_password_that_changes_stops_and_continues_a_source",

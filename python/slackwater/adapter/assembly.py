@@ -551,14 +551,14 @@ def _definitions(
     given: Given, base: _Base, connectors: _Connectors, defining: _Defining
 ) -> Definitions:
     changes, planners = defining.changes, defining.planners
-    kafka = KafkaPlanner(lambda: base.relations.state, connectors.kafka)
+    relations = base.relations
     planner = ConnectorPlanner(
         changes,
-        base.relations,
+        relations,
         base.timeline,
         given.spark,
-        kafka,
-        KafkaSinkPlanner(kafka, connectors.targets),
+        KafkaPlanner(lambda: relations.state, connectors.kafka),
+        KafkaSinkPlanner(lambda: relations.state, connectors.targets),
     )
     return Definitions(
         changes=changes,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -27,11 +28,7 @@ class RowBytes:
 
     def encode(self, table: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns of the relation."""
-        columns = [
-            as_type(column.combine_chunks(), kind).to_pylist()
-            for column, kind in zip(table.columns, self._plain, strict=True)
-        ]
-        return [marshal.dumps(row, _VERSION) for row in zip(*columns, strict=True)]
+        return [marshal.dumps(row, _VERSION) for row in plain_rows(table)]
 
     def decode(self, rows: Sequence[bytes]) -> pa.Table:
         """The table of these rows."""
@@ -41,6 +38,15 @@ class RowBytes:
             for column, kind, field in zip(columns, self._plain, self._schema, strict=True)
         ]
         return pa.Table.from_arrays(arrays, schema=self._schema)
+
+
+def plain_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """The rows as numbers, texts, bytes and what consists of these; every value has such a form."""
+    columns = [
+        as_type(column.combine_chunks(), with_leaves(column.type, _plain)).to_pylist()
+        for column in table.columns
+    ]
+    return zip(*columns, strict=True)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

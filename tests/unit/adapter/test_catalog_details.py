@@ -8,6 +8,7 @@ import json
 import pytest
 
 from slackwater.adapter.catalog.details import (
+    AvroSchema,
     ChangefeedDetails,
     ChangefeedSettings,
     CheckConfig,
@@ -65,15 +66,21 @@ COUNTER = {
     "max_cardinality": 7,
     "scale_factor": 0.01,
 }
-CSV_PAYLOAD = {"kind": "CSV", "columns": 2, "header": None, "delimiter": ";"}
-TEXT_PAYLOAD = {"kind": "TEXT", "columns": None, "header": None, "delimiter": ","}
+CSV_PAYLOAD = {"kind": "CSV", "columns": 2, "header": None, "delimiter": ";", "schema": None}
+AVRO_PAYLOAD = {
+    "kind": "AVRO",
+    "columns": None,
+    "header": None,
+    "delimiter": ",",
+    "schema": None,
+}
 TOPIC = {
     "topic": "t",
     "cluster": "c",
     "topic_id": "i",
     "decoding": {
         "value": CSV_PAYLOAD,
-        "key": TEXT_PAYLOAD,
+        "key": AVRO_PAYLOAD,
         "included": [{"what": "HEADER", "column": "h", "header": "x", "is_bytes": True}],
         "envelope": "UPSERT",
         "inline_errors": "wrong",
@@ -82,6 +89,8 @@ TOPIC = {
     "declared": '{"type": "struct", "fields": []}',
     "start_offsets": [3, 0],
     "group_id_prefix": "p",
+    "key_schema": {"schema": '"long"', "registry": "u9", "has_header": True},
+    "value_schema": None,
 }
 INGESTED = {"interval_ms": 10, "retain_history_ms": None, "progress": "u4", "exports": {}}
 FILES = {
@@ -246,7 +255,7 @@ MEANT = {
             "i",
             Decoding(
                 Payload("CSV", 2, None, ";"),
-                Payload("TEXT"),
+                Payload("AVRO"),
                 (Included("HEADER", "h", "x", True),),
                 "UPSERT",
                 "wrong",
@@ -255,6 +264,7 @@ MEANT = {
             '{"type": "struct", "fields": []}',
             (3, 0),
             "p",
+            AvroSchema('"long"', "u9"),
         ),
         "u8",
         None,

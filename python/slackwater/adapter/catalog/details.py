@@ -267,10 +267,24 @@ class ChangefeedDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """The schema in which keys or values are read, as it was found at the creation.
+
+    `registry` is the connection to the registry that has the schemas in which they are written;
+    None: they are written in this one.
+    """
+
+    schema: str
+    registry: GlobalId | None = None
+    has_header: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSettings:
     """The declaration of a source that reads a topic, and which topic it was then.
 
-    `declared` are the columns of values, as JSON, if they were declared.
+    `declared` are the columns of values, as JSON, if they were declared. The schemas are there
+    where keys and values are Avro; the formats in `decoding` have none then.
     """
 
     topic: str
@@ -280,6 +294,14 @@ class KafkaSettings:
     declared: str | None = None
     start_offsets: tuple[int, ...] = ()
     group_id_prefix: str = ""
+    key_schema: AvroSchema | None = None
+    value_schema: AvroSchema | None = None
+
+    @property
+    def registries(self) -> tuple[GlobalId, ...]:
+        """The connections to registries of keys and values."""
+        schemas = (self.key_schema, self.value_schema)
+        return tuple(each.registry for each in schemas if each is not None and each.registry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import (
+    AvroSchema,
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
@@ -30,7 +31,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import FatalError
@@ -95,13 +96,29 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
 def _with_connection(
     state: CatalogState, source: st.CreateSource, item: CatalogItem
 ) -> st.CreateSource:
-    """The statement with the name that the source's connection has now."""
+    """The statement with the names that the source's connections have now."""
     details, connector = item.details, source.connector
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
-    found = state.item(details.connection)
-    name = QualifiedName((CATALOG_NAME, found.schema_name, found.name))
-    return replace(source, connector=replace(connector, connection=name))
+
+    def named(payload: Payload | None, schema: AvroSchema | None) -> Payload | None:
+        if payload is None or schema is None or schema.registry is None:
+            return payload
+        registry = payload.schema
+        if not isinstance(registry, Registry):
+            return payload
+        return replace(
+            payload, schema=replace(registry, connection=name_of(state.item(schema.registry)))
+        )
+
+    config, decoding = details.config, connector.decoding
+    decoding = replace(
+        decoding,
+        key=named(decoding.key, config.key_schema),
+        value=named(decoding.value, config.value_schema) or decoding.value,
+    )
+    name = name_of(state.item(details.connection))
+    return replace(source, connector=replace(connector, connection=name, decoding=decoding))
 
 
 def _with_topic(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:

@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import ConnectionDetails, KafkaDetails, KafkaSettings
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.catalog.render import name_of
+from slackwater.adapter.ddl.planned_schemas import SchemaPlanner, connection_named
 from slackwater.adapter.external.kafka import Named
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.kafka_source import KafkaSource
-from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import invalid_option, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.columns import source_columns
@@ -42,6 +43,7 @@ class KafkaPlanner:
     def __init__(self, state: Callable[[], CatalogState], kafka: KafkaSources) -> None:
         self._state = state
         self._kafka = kafka
+        self._schemas = SchemaPlanner(state, kafka)
 
     def plan(
         self,
@@ -66,8 +68,9 @@ class KafkaPlanner:
                 f"{interval} ms",
                 f"the least is {LEAST_INTERVAL_MS} ms",
             )
-        connection = self.connection(context, connector.connection, "CREATE SOURCE")
-        columns = source_columns(connector.decoding, declared)
+        connection = connection_named(self._state(), context, connector.connection, "KAFKA")
+        schemas = self._schemas.plan(context, connector)
+        columns = source_columns(connector.decoding, declared, schemas.texts)
         _check_names(columns.desc, declared, connector, blank.full_name)
         columns.desc.arrow_schema()
         named = Named(blank.full_name, connection.full_name, connector.topic)
@@ -79,28 +82,20 @@ class KafkaPlanner:
                 topic=connector.topic,
                 cluster=state.identity.cluster,
                 topic_id=state.identity.topic,
-                decoding=connector.decoding,
+                decoding=schemas.kept,
                 declared=None if declared is None else declared.to_json(),
                 start_offsets=offsets,
                 group_id_prefix=connector.group_id_prefix or "",
+                key_schema=schemas.key,
+                value_schema=schemas.value,
             ),
             connection.id,
             interval_ms=interval,
             retain_history_ms=statement.retain_history_ms,
         )
-        full = QualifiedName(("slackwater", connection.schema_name, connection.name))
-        shown = replace(statement, connector=replace(connector, connection=full))
+        named_fully = replace(connector, connection=name_of(connection), decoding=schemas.shown)
+        shown = replace(statement, connector=named_fully)
         return PlannedTopic(shown, columns.desc, details)
-
-    def connection(self, context: Context, name: QualifiedName, statement: str) -> CatalogItem:
-        """The connection to Kafka of that name. Raises SLACKWATER_INVALID_OPTION for another."""
-        item = self._state().get(*context.resolve(name), ItemKind.CONNECTION)
-        kind = item.of(ConnectionDetails).kind
-        if kind != "KAFKA":
-            raise invalid_option(
-                "KAFKA CONNECTION", statement, item.full_name, f"it is one to {kind}"
-            )
-        return item
 
 
 def _check_names(

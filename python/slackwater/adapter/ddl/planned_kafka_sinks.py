@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import SinkDetails
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
-from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_schemas import connection_named
 from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
@@ -35,7 +36,7 @@ class PlannedSink:
 class KafkaSinkPlanner:
     """Plans the catalog items of sinks that write topics, which it makes if they are not there."""
 
-    kafka: KafkaPlanner
+    state: Callable[[], CatalogState]
     targets: Targets
 
     def plan(
@@ -49,7 +50,9 @@ class KafkaSinkPlanner:
         connector = statement.connector
         if not isinstance(connector, KafkaSinkConnector):
             raise AssertionError(f"{blank.full_name} writes no topic")
-        connection = self.kafka.connection(context, connector.connection, "CREATE SINK")
+        connection = connection_named(
+            self.state(), context, connector.connection, "KAFKA", "CREATE SINK"
+        )
         config = _config(connector, statement)
         check_kafka_sink(config, desc, blank.full_name)
         notices = self.targets.ensure_topics(blank, config, connection.id)

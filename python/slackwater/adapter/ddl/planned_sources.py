@@ -17,6 +17,7 @@ from slackwater.adapter.catalog.details import (
     FeedTableSettings,
     FilesDetails,
     GeneratorDetails,
+    KafkaDetails,
     ProgressDetails,
     SinkDetails,
     SourceDetails,
@@ -324,7 +325,7 @@ class ConnectorPlanner:
             letters = free_name(self._relations.state, blank.schema_name, wanted)
             details = replace(details, dead_letters=letters)
         source = _defined(blank, planned.statement, planned.desc, details)
-        source = replace(source, depends_on=(details.connection,))
+        source = replace(source, depends_on=_used(details))
         if letters is None:
             return source, []
         return source, [self._child(source, letters, DEAD_LETTERS_OF_TOPICS, None)]
@@ -486,6 +487,11 @@ class ConnectorPlanner:
         settings = dict(context.settings or {})
         settings.pop(ESCAPED_LITERALS, None)
         return self._spark.under(settings)
+
+
+def _used(details: KafkaDetails) -> tuple[GlobalId, ...]:
+    """The connections that a source needs, each once."""
+    return tuple(dict.fromkeys((details.connection, *details.config.registries)))
 
 
 def _defined(

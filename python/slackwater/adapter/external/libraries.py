@@ -17,6 +17,17 @@ def confluent_kafka() -> Any:
     return confluent_kafka
 
 
+def fastavro() -> Any:
+    """The module, with its schemas and readers. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import fastavro
+        import fastavro.read
+        import fastavro.schema
+    except ImportError:
+        raise _missing("Avro", "kafka") from None
+    return fastavro
+
+
 def psycopg() -> Any:
     """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:

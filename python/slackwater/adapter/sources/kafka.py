@@ -10,29 +10,32 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.details import AvroSchema, KafkaDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.avro import AvroMessages
 from slackwater.adapter.external.kafka import KafkaTopic, KafkaUpstream, Named
+from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.writing.staged_files import staged_piece
 from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import errors_at
 from slackwater.repr.dataflow_error import decode
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum, row_key
 from slackwater.storage.ingestion import Reached, Resumed
 from slackwater.storage.kafka.access import environment_of
+from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import Appended, ByKey, Envelope, Reading, key_of_error
 from slackwater.storage.kafka.ingestion import KafkaConfig, KafkaIngestion
 from slackwater.storage.kafka.topic import Topic, TopicIdentity
 from slackwater.storage.keyed_rows import RowsInMemory
-from slackwater.storage.row_bytes import RowBytes
+from slackwater.storage.row_bytes import RowBytes, plain_rows
 
 UPSERT_BYTES = 2 * 1024**3
 """The most that the rows of one source with ENVELOPE UPSERT may take in memory."""
@@ -92,10 +95,20 @@ class KafkaSources:
     def _envelope(self, item: CatalogItem, details: KafkaDetails) -> Envelope:
         config, stored = details.config, item.stored
         declared = None if config.declared is None else RelationDesc.from_json(config.declared)
+        schemas = ReaderSchemas(
+            None if config.key_schema is None else config.key_schema.schema,
+            None if config.value_schema is None else config.value_schema.schema,
+        )
+        columns = source_columns(config.decoding, declared, schemas)
+        readers = AvroReaders(
+            self._reader(config.key_schema, columns.key_shape),
+            self._reader(config.value_schema, columns.value_shape),
+        )
+        decoder = Decoder(config.decoding, columns, readers)
         reading = Reading(
             config.topic,
             config.decoding,
-            Decoder(config.decoding, source_columns(config.decoding, declared)),
+            decoder,
             partial(staged_piece, self.relations.persist, stored.shard_id),
         )
         time = Timestamp(self.relations.upper(item).value - 1)
@@ -108,12 +121,29 @@ class KafkaSources:
         rows = present_rows(self.relations.snapshot(item, time))
         if rows is None:
             raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
-        values: dict[bytes, Datum] = {key_of_error(e, config.decoding): e for e in found}
+        try:
+            values: dict[bytes, Datum] = {key_of_error(each, decoder): each for each in found}
+        except ValueError as error:
+            raise user_error(
+                "SLACKWATER_SOURCE_BAD_MESSAGE", objectName=item.full_name, cause=str(error)
+            ) from None
         encoded = RowBytes(stored.desc).encode(rows)
-        for key, row in zip(rows.column(0).to_pylist(), encoded, strict=True):
-            if values.setdefault(row_key((key,)), row) is not row:
+        keys = plain_rows(rows.select(columns.key.names))
+        for key, row in zip(keys, encoded, strict=True):
+            if values.setdefault(row_key(key), row) is not row:
                 raise FatalError(f"a key of {item.full_name} has more than one row at {time}")
         return ByKey(reading, stored.desc, RowsInMemory(values, UPSERT_BYTES, item.full_name))
+
+    def registry(self, connection: GlobalId) -> SchemaRegistry:
+        """The schema registry of that connection, as it is at each question."""
+        name = self.relations.item(connection).full_name
+        return SchemaRegistry(name, lambda: self.connections.registry(connection))
+
+    def _reader(self, found: AvroSchema | None, shape: AvroShape | None) -> AvroMessages | None:
+        if found is None or shape is None:
+            return None
+        writer = None if found.registry is None else self.registry(found.registry).schema
+        return AvroMessages(shape.schema, found.schema, found.has_header, writer)
 
     def _group(self, prefix: str, name: str) -> str:
         return f"{prefix}slackwater-{environment_of(self.location)}-{name}"

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, cast
 
-from slackwater.planner.parser.kafka_source import Decoding, Included, KafkaSource, Payload
+from slackwater.planner.parser.kafka_source import (
+    Decoding,
+    GivenSchema,
+    Included,
+    KafkaSource,
+    Payload,
+    Registry,
+    Strategy,
+)
 from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
+    boolean,
     integer,
     positive_integer,
     read_options,
@@ -17,8 +26,9 @@ from slackwater.planner.parser.options import (
 from slackwater.planner.parser.tokens import Token, TokenCursor
 from slackwater.repr.errors import SlackwaterError
 
-_FORMATS = "TEXT, BYTES, JSON or CSV"
-_OTHER_FORMATS = ("AVRO", "PROTOBUF", "REGEX")
+_FORMATS = "TEXT, BYTES, JSON, CSV or AVRO"
+_OTHER_FORMATS = ("PROTOBUF", "REGEX")
+_LARGEST_ID = 2**31 - 1
 _METADATA = ("PARTITION", "OFFSET", "TIMESTAMP", "HEADERS")
 _LONGEST_TOPIC = 249
 
@@ -82,9 +92,11 @@ def read_decoding(cursor: TokenCursor) -> Decoding:
     at = cursor.token
     key: Payload | None = None
     if cursor.accept("KEY"):
-        key = _format(cursor)
+        key = _format(cursor, ("KEY",))
         cursor.expect("VALUE")
-    value = _format(cursor)
+        value = _format(cursor, ("VALUE",))
+    else:
+        value = _format(cursor, ("KEY", "VALUE"))
     if key is not None and key.kind == "CSV":
         raise cursor.unsupported("KEY FORMAT CSV", "Read keys as TEXT, BYTES or JSON.", at)
     included = _included(cursor)
@@ -98,13 +110,18 @@ def read_decoding(cursor: TokenCursor) -> Decoding:
         elif not cursor.accept("PROPAGATE"):
             raise cursor.syntax_error("PROPAGATE, SKIP or DEAD LETTER")
     wants_key = any(each.what == "KEY" for each in included)
-    if key is None and (wants_key or envelope == "UPSERT"):
+    found = Decoding(value, key, included, envelope, inline, on_error)
+    if found.needs_keys and found.key_format is None:
         needing = "INCLUDE KEY" if wants_key else "ENVELOPE UPSERT"
         raise cursor.syntax_error(f"KEY FORMAT ... VALUE FORMAT ..., because of {needing}", at)
-    return Decoding(value, key, included, envelope, inline, on_error)
+    registry = value.schema
+    if isinstance(registry, Registry) and registry.key != Strategy() and not found.needs_keys:
+        raise cursor.syntax_error("INCLUDE KEY or ENVELOPE UPSERT, because of KEY STRATEGY", at)
+    return found
 
 
-def _format(cursor: TokenCursor) -> Payload:
+def _format(cursor: TokenCursor, sides: tuple[str, ...]) -> Payload:
+    """The format of keys or values, or of both, as `sides` says."""
     cursor.expect("FORMAT")
     for other in _OTHER_FORMATS:
         if cursor.looking_at(other):
@@ -115,8 +132,48 @@ def _format(cursor: TokenCursor) -> Payload:
         return Payload("BYTES")
     if cursor.accept("JSON"):
         return Payload("JSON")
+    if cursor.accept("AVRO"):
+        cursor.expect("USING")
+        return Payload("AVRO", schema=_avro(cursor, sides))
     if not cursor.accept("CSV"):
         raise cursor.syntax_error(_FORMATS)
+    return _csv(cursor)
+
+
+def _avro(cursor: TokenCursor, sides: tuple[str, ...]) -> Registry | GivenSchema:
+    """Reads what stands behind AVRO USING."""
+    if cursor.accept("SCHEMA"):
+        schema = cursor.string("an Avro schema as a string")
+        options: dict[str, OptionValue] = {}
+        if cursor.token.is_symbol("("):
+            options = read_options(cursor, {"CONFLUENT WIRE FORMAT": boolean})
+        return GivenSchema(schema, options.get("CONFLUENT WIRE FORMAT", True) is True)
+    if not cursor.accept("CONFLUENT", "SCHEMA", "REGISTRY"):
+        raise cursor.syntax_error("CONFLUENT SCHEMA REGISTRY or SCHEMA")
+    cursor.expect("CONNECTION")
+    connection = cursor.name("a connection")
+    found = {
+        side: _strategy(cursor) if side in sides and cursor.accept(side, "STRATEGY") else Strategy()
+        for side in ("KEY", "VALUE")
+    }
+    return Registry(connection, found["KEY"], found["VALUE"])
+
+
+def _strategy(cursor: TokenCursor) -> Strategy:
+    if cursor.accept("LATEST"):
+        return Strategy()
+    if cursor.accept("INLINE"):
+        return Strategy(schema=cursor.string("an Avro schema as a string"))
+    if not cursor.accept("ID"):
+        raise cursor.syntax_error("LATEST, ID or INLINE")
+    at = cursor.token
+    number = integer(cursor, "ID")
+    if number > _LARGEST_ID:
+        raise _invalid(cursor, at, "STRATEGY ID", str(number), "ids are numbers of 31 bits")
+    return Strategy(number)
+
+
+def _csv(cursor: TokenCursor) -> Payload:
     cursor.expect("WITH")
     header: tuple[str, ...] | None = None
     columns: int | None = None
@@ -158,11 +215,12 @@ def _one_included(cursor: TokenCursor) -> Included:
         column = cursor.identifier("the name of a column")
         return Included("HEADER", column, header, cursor.accept("BYTES"))
     if cursor.accept("KEY"):
-        return Included("KEY", _column(cursor, "key"))
+        named = cursor.accept("AS")
+        return Included("KEY", cursor.identifier("the name of a column") if named else None)
     for what in _METADATA:
         if cursor.accept(what):
-            named = cast("Literal['PARTITION', 'OFFSET', 'TIMESTAMP', 'HEADERS']", what)
-            return Included(named, _column(cursor, what.lower()))
+            kind = cast("Literal['PARTITION', 'OFFSET', 'TIMESTAMP', 'HEADERS']", what)
+            return Included(kind, _column(cursor, what.lower()))
     raise cursor.syntax_error("KEY, PARTITION, OFFSET, TIMESTAMP, HEADERS or HEADER")
 
 

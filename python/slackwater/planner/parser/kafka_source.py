@@ -10,31 +10,64 @@ from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-PayloadKind = Literal["TEXT", "BYTES", "JSON", "CSV"]
+PayloadKind = Literal["TEXT", "BYTES", "JSON", "CSV", "AVRO"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """The schema of a registry in which messages are read: the latest of its subject, the one with
+    that `id`, or none of it but this `schema`."""
+
+    id: int | None = None
+    schema: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """USING CONFLUENT SCHEMA REGISTRY: the schemas of keys and of values."""
+
+    connection: QualifiedName
+    key: Strategy = Strategy()
+    value: Strategy = Strategy()
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSchema:
+    """USING SCHEMA: all messages are written in this schema.
+
+    With `has_header` they begin as those do whose schema is in a registry, and the id means
+    nothing.
+    """
+
+    schema: str
+    has_header: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The format of keys or of values. All but `kind` belongs to CSV.
+    """The format of keys or of values. `schema` belongs to AVRO, the rest but `kind` to CSV.
 
-    Columns are counted (`columns`) or named (`header`); one of both is given.
+    Columns of CSV are counted (`columns`) or named (`header`); one of both is given. The `schema`
+    is None in what is kept of a source, which has the reader schemas themselves.
     """
 
     kind: PayloadKind
     columns: int | None = None
     header: tuple[str, ...] | None = None
     delimiter: str = ","
+    schema: Registry | GivenSchema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Included:
     """INCLUDE: a column for what a message has beside its value, under the name `column`.
 
-    `header` is the name of the one header that a HEADER is.
+    `header` is the name of the one header that a HEADER is. `column` None: the key has the names
+    that its format gives.
     """
 
     what: Literal["KEY", "PARTITION", "OFFSET", "TIMESTAMP", "HEADERS", "HEADER"]
-    column: str
+    column: str | None
     header: str | None = None
     is_bytes: bool = False
 
@@ -52,6 +85,18 @@ class Decoding:
     envelope: Literal["NONE", "UPSERT"] = "NONE"
     inline_errors: str | None = None
     on_error: Literal["PROPAGATE", "SKIP", "DEAD LETTER"] = "PROPAGATE"
+
+    @property
+    def needs_keys(self) -> bool:
+        """Whether rows have columns of the key."""
+        return self.envelope == "UPSERT" or any(each.what == "KEY" for each in self.included)
+
+    @property
+    def key_format(self) -> Payload | None:
+        """The format of keys, where they are read: with a registry FORMAT says both."""
+        if self.key is None and self.needs_keys and isinstance(self.value.schema, Registry):
+            return self.value
+        return self.key
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from slackwater.planner.parser.kafka_source import Decoding, Included, KafkaSource, Payload
+from slackwater.planner.parser.kafka_source import (
+    Decoding,
+    GivenSchema,
+    Included,
+    KafkaSource,
+    Payload,
+    Registry,
+    Strategy,
+)
 from slackwater.repr.relation import quote_identifier, quote_string
 
 
@@ -39,6 +47,8 @@ def _decoding(decoding: Decoding) -> Iterator[str]:
 
 
 def _format(payload: Payload) -> str:
+    if payload.kind == "AVRO":
+        return f"AVRO USING {' '.join(_schema(payload.schema))}"
     if payload.kind != "CSV":
         return payload.kind
     if payload.header is not None:
@@ -49,7 +59,29 @@ def _format(payload: Payload) -> str:
     return f"CSV WITH {columns}" + ("" if delimiter == "','" else f" DELIMITED BY {delimiter}")
 
 
+def _schema(schema: Registry | GivenSchema | None) -> Iterator[str]:
+    match schema:
+        case Registry(connection, key, value):
+            yield f"CONFLUENT SCHEMA REGISTRY CONNECTION {connection.sql}"
+            yield from _strategy("KEY", key)
+            yield from _strategy("VALUE", value)
+        case GivenSchema(text, has_header):
+            yield f"SCHEMA {quote_string(text)}"
+            if not has_header:
+                yield "(CONFLUENT WIRE FORMAT = false)"
+        case None:
+            raise AssertionError("a statement with AVRO says where its schema is")
+
+
+def _strategy(side: str, strategy: Strategy) -> Iterator[str]:
+    if strategy.id is not None:
+        yield f"{side} STRATEGY ID {strategy.id}"
+    elif strategy.schema is not None:
+        yield f"{side} STRATEGY INLINE {quote_string(strategy.schema)}"
+
+
 def _included(each: Included) -> str:
     header = "" if each.header is None else f" {quote_string(each.header)}"
     kind = " BYTES" if each.is_bytes else ""
-    return f"{each.what}{header} AS {quote_identifier(each.column)}{kind}"
+    column = "" if each.column is None else f" AS {quote_identifier(each.column)}"
+    return f"{each.what}{header}{column}{kind}"

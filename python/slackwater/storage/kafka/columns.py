@@ -9,10 +9,12 @@ Source: surface 4; docs/decisions 0069.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.kafka.avro import AvroShape, ReaderSchemas, avro_shape
 
 _VALUE_COLUMNS = {
     "TEXT": ("text", "string"),
@@ -40,40 +42,54 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class SourceColumns:
-    """The columns by what they are made of. `key` and `error` None: there is no such column.
+    """The columns by what they are made of. `key` may have none; `error` None: there is none.
 
     `declared` are those of the value as they were declared, if they were. `value` are all nullable
-    where errors are a column.
+    where errors are a column. The shapes are those of Avro.
     """
 
-    key: Column | None
+    key: RelationDesc
     declared: RelationDesc | None
     value: RelationDesc
     error: Column | None
     metadata: tuple[tuple[Included, Column], ...]
+    key_shape: AvroShape | None = None
+    value_shape: AvroShape | None = None
 
     @property
     def desc(self) -> RelationDesc:
         """All of them, in order."""
-        first = () if self.key is None else (self.key,)
         error = () if self.error is None else (self.error,)
         rest = tuple(column for _, column in self.metadata)
-        return RelationDesc((*first, *self.value.columns, *error, *rest))
+        return RelationDesc((*self.key.columns, *self.value.columns, *error, *rest))
 
 
-def source_columns(decoding: Decoding, declared: RelationDesc | None) -> SourceColumns:
-    """The columns of a source. `declared` are those of its values, if they were declared."""
+def source_columns(
+    decoding: Decoding, declared: RelationDesc | None, schemas: ReaderSchemas | None = None
+) -> SourceColumns:
+    """The columns of a source. `declared` are those of its values, if they were declared.
+
+    `schemas` are those in which Avro is read. Raises SLACKWATER_AVRO_SCHEMA.
+    """
     upsert = decoding.envelope == "UPSERT"
     # A message without a value deletes nothing of a source to which is only appended: it is a row.
-    value = declared or value_columns(decoding.value, nullable=not upsert)
+    value_shape = None
+    if decoding.value.kind == "AVRO" and schemas is not None and schemas.value is not None:
+        value_shape = avro_shape(schemas.value, is_key=False)
+        value = _nullable(value_shape.columns, not upsert)
+    else:
+        value = declared or value_columns(decoding.value, nullable=not upsert)
     if decoding.inline_errors is not None:
-        columns = (Column(c.name, c.type_json, True, c.metadata_json) for c in value.columns)
-        value = RelationDesc(tuple(columns))
-    included = [each for each in decoding.included if each.what == "KEY"]
-    key = None
-    if decoding.key is not None and (upsert or included):
-        name = included[0].column if included else "key"
-        key = _column(name, _VALUE_COLUMNS[decoding.key.kind][1], nullable=not upsert)
+        value = _nullable(value.columns, True)
+    name = next((each.column for each in decoding.included if each.what == "KEY"), None)
+    key, key_shape = RelationDesc(()), None
+    if decoding.key_format is not None and decoding.needs_keys:
+        if decoding.key_format.kind != "AVRO":
+            kind = _VALUE_COLUMNS[decoding.key_format.kind][1]
+            key = RelationDesc((_column(name or "key", kind, nullable=not upsert),))
+        elif schemas is not None and schemas.key is not None:
+            key_shape = avro_shape(schemas.key, is_key=True, name=name)
+            key = _nullable(key_shape.columns, not upsert)
     error = None
     if decoding.inline_errors is not None:
         error = _column(decoding.inline_errors, _ERROR, nullable=True)
@@ -83,6 +99,18 @@ def source_columns(decoding: Decoding, declared: RelationDesc | None) -> SourceC
         value,
         error,
         tuple((each, _metadata(each)) for each in decoding.included if each.what != "KEY"),
+        key_shape,
+        value_shape,
+    )
+
+
+def _nullable(columns: Sequence[Column], all_are: bool) -> RelationDesc:
+    """The columns, of which all can be NULL if `all_are`."""
+    return RelationDesc(
+        tuple(
+            Column(each.name, each.type_json, each.nullable or all_are, each.metadata_json)
+            for each in columns
+        )
     )
 
 
@@ -96,17 +124,18 @@ def value_columns(payload: Payload, *, nullable: bool) -> RelationDesc:
 
 
 def _metadata(each: Included) -> Column:
+    name = each.column or each.what.lower()
     match each.what:
         case "PARTITION":
-            return _column(each.column, "integer", nullable=False)
+            return _column(name, "integer", nullable=False)
         case "OFFSET":
-            return _column(each.column, "long", nullable=False)
+            return _column(name, "long", nullable=False)
         case "TIMESTAMP":
-            return _column(each.column, "timestamp", nullable=True)
+            return _column(name, "timestamp", nullable=True)
         case "HEADERS":
-            return _column(each.column, _HEADERS, nullable=False)
+            return _column(name, _HEADERS, nullable=False)
         case _:
-            return _column(each.column, "binary" if each.is_bytes else "string", nullable=True)
+            return _column(name, "binary" if each.is_bytes else "string", nullable=True)
 
 
 def _column(name: str, kind: object, *, nullable: bool) -> Column:

@@ -16,9 +16,12 @@ import pyarrow as pa
 
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_cells, json_object, typed_columns
+from slackwater.storage.kafka.avro import AvroReader, AvroReaders, AvroShape
 from slackwater.storage.kafka.columns import SourceColumns
 from slackwater.storage.kafka.topic import Messages
+from slackwater.storage.row_bytes import plain_rows
 
 _NOT_UTF8 = "it is not UTF-8 text"
 
@@ -27,30 +30,38 @@ _NOT_UTF8 = "it is not UTF-8 text"
 class Decoded:
     """The rows of messages, in their order, and what is none.
 
-    `places` has the number of the message of each row. `bad_keys` and `bad_values` have the reasons
-    by the numbers of messages; with a column for errors of values there are rows for these.
+    `places` has the number of the message of each row, `keys` for UPSERT the digest of the key of
+    each message, which means nothing of those whose key is NULL or cannot be read. `bad_keys` and
+    `bad_values` have the reasons by the numbers of messages; with a column for errors of values
+    there are rows for these.
     """
 
     rows: pa.Table
     places: Sequence[int]
     bad_keys: Mapping[int, str] = field(default_factory=dict)
     bad_values: Mapping[int, str] = field(default_factory=dict)
+    keys: Sequence[bytes] = ()
 
 
 class Decoder:
     """Decodes the messages of one source."""
 
-    def __init__(self, decoding: Decoding, columns: SourceColumns) -> None:
+    def __init__(
+        self, decoding: Decoding, columns: SourceColumns, readers: AvroReaders | None = None
+    ) -> None:
+        """`readers` are there where keys or values are Avro."""
         self._decoding = decoding
+        self._readers = readers or AvroReaders()
         self._columns = columns
         self._schema = columns.desc.arrow_schema()
 
     def rows(self, messages: Messages) -> Decoded:
         """The rows of all messages, but of those with UPSERT that have no value.
 
-        A key that is NULL is NULL in the row; what is missing is for the envelope to say.
+        A key that is NULL is NULL in the row; what is missing is for the envelope to say. Raises
+        SLACKWATER_REGISTRY_UNREACHABLE.
         """
-        keys = self._keys(messages)
+        keys = self._keys(messages.keys)
         upsert = self._decoding.envelope == "UPSERT"
         # Without a value, an upsert deletes: there is nothing to decode.
         texts = [
@@ -72,9 +83,7 @@ class Decoder:
             for place, value in enumerate(messages.values)
             if place not in left_out and not (upsert and value is None)
         ]
-        arrays = list(values.arrays)
-        if self._columns.key is not None:
-            arrays.insert(0, keys.arrays[0])
+        arrays = [*keys.arrays, *values.arrays]
         if inline:
             errors = [{"description": bad[n]} if n in bad else None for n in range(len(messages))]
             arrays.append(pa.array(errors, self._schema.field(len(arrays)).type))
@@ -82,21 +91,42 @@ class Decoder:
         if len(places) < len(messages):
             chosen = pa.array(places, pa.int64())
             arrays = [array.take(chosen) for array in arrays]
-        return Decoded(pa.Table.from_arrays(arrays, schema=self._schema), places, keys.bad, bad)
+        rows = pa.Table.from_arrays(arrays, schema=self._schema)
+        digests = self._digests(keys) if upsert else ()
+        return Decoded(rows, places, keys.bad, bad, digests)
+
+    def key_of(self, raw: bytes) -> bytes:
+        """The digest of the key of a message. Raises ValueError if it cannot be read, and
+        SLACKWATER_REGISTRY_UNREACHABLE."""
+        keys = self._keys([raw])
+        if keys.bad:
+            raise ValueError(keys.bad[0])
+        return self._digests(keys)[0]
+
+    @staticmethod
+    def _digests(keys: _Cells) -> list[bytes]:
+        names = [str(place) for place in range(len(keys.arrays))]
+        return [row_key(row) for row in plain_rows(pa.table(list(keys.arrays), names))]
 
     @staticmethod
     def _deletes(messages: Messages) -> list[int]:
         return [place for place, value in enumerate(messages.values) if value is None]
 
-    def _keys(self, messages: Messages) -> _Cells:
-        payload = self._decoding.key
-        if payload is None or self._columns.key is None:
+    def _keys(self, found: Sequence[bytes | None]) -> _Cells:
+        payload = self._decoding.key_format
+        if payload is None or not self._columns.key.columns:
             return _Cells(())
-        return _whole(payload, messages.keys)
+        shape, reader = self._columns.key_shape, self._readers.key
+        if shape is not None and reader is not None:
+            return _avro(shape, reader, self._columns.key, found)
+        return _whole(payload, found)
 
     def _values(self, found: Sequence[bytes | None]) -> _Cells:
         """The columns of the values; all are NULL where there is none."""
         payload, declared = self._decoding.value, self._columns.declared
+        shape, reader = self._columns.value_shape, self._readers.value
+        if shape is not None and reader is not None:
+            return _avro(shape, reader, self._columns.value, found)
         if payload.kind == "CSV":
             return _csv(payload, declared or self._columns.value, found)
         return _whole(payload, found) if declared is None else _json_columns(declared, found)
@@ -120,6 +150,25 @@ def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
             if text is not None and (reason := _no_json(text)) is not None:
                 bad[place] = reason
     return _Cells((pa.array(texts, pa.string()),), bad)
+
+
+def _avro(
+    shape: AvroShape, reader: AvroReader, desc: RelationDesc, found: Sequence[bytes | None]
+) -> _Cells:
+    """The columns of Avro values."""
+    schema = desc.arrow_schema()
+    empty = [None] * len(schema)
+    rows: list[Sequence[Any]] = []
+    bad: dict[int, str] = {}
+    for place, raw in enumerate(found):
+        rows.append(empty)
+        if raw is not None:
+            try:
+                rows[-1] = shape.cells(reader.value(raw))
+            except ValueError as error:
+                bad[place] = str(error)
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    return _Cells([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], bad)
 
 
 def _no_json(text: str) -> str | None:

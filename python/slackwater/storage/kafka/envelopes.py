@@ -24,7 +24,7 @@ from slackwater.repr.dataflow_error import (
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_FIELD, RelationDesc, with_diff
-from slackwater.storage.envelope import NULL_KEY, Datum, Message, row_key, unread_key, upserted
+from slackwater.storage.envelope import NULL_KEY, Datum, Message, unread_key, upserted
 from slackwater.storage.kafka.decoding import Decoded, Decoder
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.keyed_rows import RowsInMemory
@@ -213,15 +213,17 @@ class ByKey:
         if decoded.bad_keys or decoded.bad_values:
             self._take_unread(messages, decoded)
         rows = self._bytes.encode(decoded.rows)
-        keys = decoded.rows.column(0).to_pylist()
-        for place, key, row in zip(decoded.places, keys, rows, strict=True):
-            if key is None:
+        for place, row in zip(decoded.places, rows, strict=True):
+            if messages.keys[place] is None:
                 self._without_key(messages, place)
             else:
-                self._put(messages, place, row_key((key,)), row)
+                self._put(messages, place, decoded.keys[place], row)
         for place, value in enumerate(messages.values):
             if value is None and place not in decoded.bad_keys:
-                self._put(messages, place, self._key_of(messages.keys[place]), None)
+                key = NULL_KEY if messages.keys[place] is None else decoded.keys[place]
+                self._put(messages, place, key, None)
+        if self._errors:
+            self._take_back_unread(messages, decoded)
 
     def changes(self) -> Changes:
         last = list(self._last.values())
@@ -281,15 +283,18 @@ class ByKey:
             message = Message(key, _NOW, Position(partition, offset), value, sent_ms)
             self._last[partition, key] = message
 
-    def _key_of(self, raw: bytes | None) -> bytes:
-        if raw is None:
-            return NULL_KEY
-        return _row_key(raw, self._reading.decoding)
-
     def _without_key(self, messages: Messages, place: int) -> None:
         if self._unread.add(messages, place, "the key is NULL"):
             error = NullKeyError(self._unread.at(messages, place))
             self._put(messages, place, NULL_KEY, error)
+
+    def _take_back_unread(self, messages: Messages, decoded: Decoded) -> None:
+        """Takes back errors of keys that can be read now: a registry may have got their schema."""
+        for place, raw in enumerate(messages.keys):
+            if raw is not None and place not in decoded.bad_keys:
+                unread = unread_key(raw)
+                if unread in self._errors:
+                    self._put(messages, place, unread, None)
 
     def _take_unread(self, messages: Messages, decoded: Decoded) -> None:
         for place, reason in decoded.bad_keys.items():
@@ -310,7 +315,7 @@ class ByKey:
                 continue
             inner = DecodeError(self._unread.at(messages, place), reason)
             error = ValueDecodeError(inner, _shown(key), key)
-            self._put(messages, place, self._key_of(key), error)
+            self._put(messages, place, decoded.keys[place], error)
 
     def _tables(self, rows: Sequence[tuple[bytes, int]]) -> Iterator[pa.Table]:
         for start in range(0, len(rows), _ROWS):
@@ -345,19 +350,16 @@ def _last_of_keys(messages: Messages) -> Messages:
     )
 
 
-def _row_key(raw: bytes, decoding: Decoding) -> bytes:
-    """The digest of a key that can be read, by its bytes."""
-    is_bytes = decoding.key is not None and decoding.key.kind == "BYTES"
-    return row_key((raw if is_bytes else raw.decode(),))
+def key_of_error(error: DataflowError, decoder: Decoder) -> bytes:
+    """The digest of the key whose place an error of the contents takes.
 
-
-def key_of_error(error: DataflowError, decoding: Decoding) -> bytes:
-    """The digest of the key whose place an error of the contents takes."""
+    Raises what `Decoder.key_of` raises.
+    """
     match error:
         case KeyDecodeError(raw, _):
             return unread_key(raw)
         case ValueDecodeError(_, _, raw):
-            return _row_key(raw, decoding)
+            return decoder.key_of(raw)
         case NullKeyError():
             return NULL_KEY
         case _:

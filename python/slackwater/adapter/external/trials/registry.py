@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 import socket
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from slackwater.adapter.external.trials.reaching import SILENT, reached, receive, send
@@ -19,9 +20,8 @@ _HEAD = 65536
 
 def validate(access: RegistryAccess, deadline: Deadline) -> None:
     """Tries all steps. Raises `StepFailed`."""
-    parts = urlsplit(access.url)
-    target = Target(parts.hostname or "", parts.port or _PORTS[parts.scheme.lower()])
-    path = f"{parts.path.rstrip('/')}/subjects"
+    target = target_of(access)
+    path = f"{urlsplit(access.url).path.rstrip('/')}/subjects"
     with reached(target, access.tls, deadline.earlier(_LOGIN_S)) as connection:
         try:
             send(connection, request(target, path, access), deadline)
@@ -36,12 +36,24 @@ def validate(access: RegistryAccess, deadline: Deadline) -> None:
         raise StepFailed(step, target.address, reason)
 
 
+def target_of(access: RegistryAccess) -> Target:
+    """The host and the port of the registry."""
+    parts = urlsplit(access.url)
+    return Target(parts.hostname or "", parts.port or _PORTS[parts.scheme.lower()])
+
+
+def authorization(access: RegistryAccess) -> Mapping[str, str]:
+    """The headers that say who asks."""
+    if access.username is None:
+        return {}
+    pair = f"{access.username}:{access.password or ''}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
 def request(target: Target, path: str, access: RegistryAccess) -> bytes:
     """The request for the names of all subjects."""
     lines = [f"GET {path} HTTP/1.1", f"Host: {target.address}", "Connection: close"]
-    if access.username is not None:
-        pair = f"{access.username}:{access.password or ''}".encode()
-        lines.append(f"Authorization: Basic {base64.b64encode(pair).decode()}")
+    lines += [f"{name}: {value}" for name, value in authorization(access).items()]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

@@ -1,0 +1,240 @@
+"""Sources that read Avro from topics of a real broker, with a schema registry."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.applications.application import SqlError
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+NUMBER = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "customer", "type": "string"},
+        {"name": "amount", "type": ["null", "long"], "default": None},
+    ],
+}
+EACH_50_MS = "WITH (TIMESTAMP INTERVAL '50 ms')"
+
+
+@pytest.fixture
+def place(workplace, kafka, registry):
+    """A workplace with connections to the broker, `k`, and to the registry, `r`."""
+    broker = f"BROKER '{kafka.address}', SECURITY PROTOCOL 'PLAINTEXT'"
+    workplace.sql(f"CREATE CONNECTION k TO KAFKA ({broker}) WITH (VALIDATE = false)")
+    workplace.sql(
+        f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{registry.address}') "
+        "WITH (VALIDATE = true)"
+    )
+    return workplace
+
+
+def send(kafka, topic, *messages):
+    """Sends (key, value), and returns when all are acknowledged."""
+    producer = kafka.producer()
+    for key, value in messages:
+        producer.produce(topic, key=key, value=value)
+    assert producer.flush(60) == 0
+
+
+def becomes(place, query, expected):
+    """Waits until the query has these rows."""
+    found = []
+
+    def is_so():
+        try:
+            found[:] = sorted(place.rows(query), key=repr)
+        except SqlError as error:
+            found[:] = [error]
+            return False
+        return found == sorted(expected, key=repr)
+
+    try:
+        wait_until(is_so, what=f"{query} is {expected}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}, it is {found}") from None
+
+
+def source(place, topic, rest, name="s"):
+    place.sql(f"CREATE SOURCE {name} FROM KAFKA CONNECTION k (TOPIC '{topic}') {rest} {EACH_50_MS}")
+
+
+AVRO = "AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
+
+
+def test_keys_and_values_of_a_registry(place, kafka, registry):
+    """Writers change their schema, a key is written in two, and the registry goes and comes."""
+    topic = kafka.new_topic()
+    key = registry.register(f"{topic}-key", NUMBER)
+    value = registry.register(f"{topic}-value", ORDER)
+    send(
+        kafka,
+        topic,
+        *(
+            (
+                registry.message(key, {"id": n % 3}),
+                registry.message(value, {"customer": f"c{n}", "amount": n}),
+            )
+            for n in range(9)
+        ),
+    )
+    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", "s IN CLUSTER c")
+    assert sorted(place.rows("SELECT * FROM s")) == [
+        [0, "c6", 6],
+        [1, "c7", 7],
+        [2, "c8", 8],
+    ]
+    with_more = {**ORDER, "fields": [*ORDER["fields"], {"name": "more", "type": "int"}]}
+    without = {**ORDER, "fields": ORDER["fields"][:1]}
+    as_int = {**NUMBER, "fields": [{"name": "id", "type": "int"}]}
+    other = {**ORDER, "fields": [{"name": "amount", "type": "string"}]}
+    more, fewer, narrow, wrong = (
+        registry.register(f"{topic}-value", with_more),
+        registry.register(f"{topic}-value", without),
+        registry.register(f"{topic}-key", as_int),
+        registry.register(f"{topic}-value", other),
+    )
+    send(
+        kafka,
+        topic,
+        (registry.message(key, {"id": 0}), None),
+        (
+            registry.message(narrow, {"id": 1}),
+            registry.message(more, {"customer": "more", "amount": 1, "more": 7}),
+        ),
+        (registry.message(narrow, {"id": 2}), registry.message(fewer, {"customer": "fewer"})),
+    )
+    becomes(place, "SELECT * FROM s", [[1, "more", 1], [2, "fewer", None]])
+    # What does not resolve, is unknown or cut off is an error until its key has another value.
+    bad = (
+        registry.message(wrong, {"amount": "x"}),
+        b"\0\0\0\x03\xe7\x02",
+        registry.message(value, {"customer": "cut off", "amount": 1})[:-1],
+        b"no Avro at all",
+    )
+    for each in bad:
+        send(kafka, topic, (registry.message(key, {"id": 2}), each))
+        wait_until(lambda: fails(place), what="the error is there")
+        send(
+            kafka,
+            topic,
+            (registry.message(key, {"id": 2}), registry.message(fewer, {"customer": "again"})),
+        )
+        becomes(place, "SELECT * FROM s", [[1, "more", 1], [2, "again", None]])
+    # An error stays with its key when the source begins anew, which asks for no schema to read in.
+    send(kafka, topic, (registry.message(narrow, {"id": 2}), b"no Avro"))
+    wait_until(lambda: fails(place), what="the error is there")
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    registry.asked.clear()
+    # The key of the error is in a schema that it asks for.
+    registry.answers[f"/schemas/ids/{narrow}"] = 503, b"away"
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    is_stalled(place)
+    del registry.answers[f"/schemas/ids/{narrow}"]
+    send(kafka, topic, (registry.message(key, {"id": 2}), None))
+    becomes(place, "SELECT * FROM s", [[1, "more", 1]])
+    assert registry.asked
+    assert not [path for path in registry.asked if path.startswith("/subjects")]
+    place.sql("DROP CLUSTER c CASCADE")
+
+
+def fails(place, query="SELECT * FROM s"):
+    try:
+        place.rows(query)
+    except SqlError:
+        return True
+    return False
+
+
+def is_stalled(place):
+    """Waits until the source says that its registry does not answer."""
+    status = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'"
+    wait_until(
+        lambda: "SLACKWATER_REGISTRY_UNREACHABLE" in (place.value(status) or ""),
+        what="the source says that the registry does not answer",
+    )
+
+
+def test_a_registry_that_does_not_answer_stalls_the_source(place, kafka, registry):
+    topic = kafka.new_topic()
+    value = registry.register(f"{topic}-value", "long")
+    source(place, topic, f"KEY FORMAT TEXT VALUE FORMAT {AVRO} ENVELOPE UPSERT")
+    send(kafka, topic, (b"a", registry.message(value, 1)))
+    becomes(place, "SELECT * FROM s", [["a", 1]])
+    number = registry.register(f"{topic}-value", "int")
+    path = f"/schemas/ids/{number}"
+    registry.answers[path] = 503, b"away"
+    send(kafka, topic, (b"a", registry.message(number, 2)))
+    is_stalled(place)
+    assert place.rows("SELECT * FROM s") == [["a", 1]]
+    del registry.answers[path]
+    becomes(place, "SELECT * FROM s", [["a", 2]])
+
+
+def test_formats_may_be_mixed(place, kafka, registry):
+    topic = kafka.new_topic()
+    pair = {**NUMBER, "fields": [*NUMBER["fields"], {"name": "part", "type": "string"}]}
+    key = registry.register(f"{topic}-key", pair)
+    value = registry.register("elsewhere", ORDER)
+    both = (
+        registry.message(key, {"id": 1, "part": "p"}),
+        registry.message(value, {"customer": "ann", "amount": None}),
+    )
+    send(kafka, topic, both, (None, both[1]))
+    source(place, topic, f"FORMAT {AVRO} VALUE STRATEGY ID {value} INCLUDE KEY, OFFSET", "a")
+    assert place.rows("SELECT * FROM a ORDER BY offset") == [
+        [1, "p", "ann", None, 0],
+        [None, None, "ann", None, 1],
+    ]
+    source(place, topic, f"KEY FORMAT {AVRO} VALUE FORMAT BYTES INCLUDE KEY AS k", "b")
+    assert place.rows("SELECT k.id, k.part FROM b WHERE k IS NOT NULL") == [[1, "p"]]
+    text = f"FORMAT {AVRO} VALUE STRATEGY INLINE '\"string\"'"
+    source(place, topic, text, "c")
+    assert fails(place, "SELECT * FROM c")
+    ((_, shown),) = place.rows("SHOW CREATE SOURCE a")
+    assert f".`r` VALUE STRATEGY ID {value} INCLUDE KEY, OFFSET" in shown
+    for connection in ("k", "r"):
+        with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+            place.sql(f"DROP CONNECTION {connection}")
+
+
+def test_a_schema_that_is_given(place, kafka):
+    topic = kafka.new_topic()
+    send(kafka, topic, (None, b"\x06abc"), (None, b"\0\0\0\0\x07\x04de"))
+    for header, error in (("false", "SKIP"), ("true", "DEAD LETTER")):
+        given = f"USING SCHEMA '\"string\"' (CONFLUENT WIRE FORMAT = {header})"
+        source(place, topic, f"FORMAT AVRO {given} ON ERROR {error}", f"s_{header}")
+    assert place.rows("SELECT data FROM s_false") == [["abc"]]
+    assert place.rows("SELECT data FROM s_true") == [["de"]]
+    assert place.rows("SELECT reason FROM s_true_dead_letters") == [
+        ["it does not begin with a zero byte and the id of a schema"]
+    ]
+
+
+def test_schemas_that_are_not_there_or_have_no_columns(place, kafka, registry):
+    topic = kafka.new_topic()
+    with pytest.raises(SqlError, match="SLACKWATER_UNKNOWN_SCHEMA") as caught:
+        source(place, topic, f"FORMAT {AVRO}")
+    assert f"subject {topic}-value" in caught.value.message
+    with pytest.raises(SqlError, match="SLACKWATER_UNKNOWN_SCHEMA"):
+        source(place, topic, f"FORMAT {AVRO} VALUE STRATEGY ID 77")
+    itself = {"type": "record", "name": "T", "fields": [{"name": "t", "type": ["null", "T"]}]}
+    registry.register(f"{topic}-value", itself)
+    with pytest.raises(SqlError, match="SLACKWATER_AVRO_SCHEMA") as caught:
+        source(place, topic, f"FORMAT {AVRO}")
+    assert "the record T contains itself" in caught.value.message
+    path = f"/subjects/{topic}-value/versions/latest"
+    for answer in ((503, b""), (200, b"no JSON"), (200, [])):
+        registry.answers[path] = answer
+        with pytest.raises(SqlError, match="SLACKWATER_REGISTRY_UNREACHABLE"):
+            source(place, topic, f"FORMAT {AVRO}")
+    registry.answers[path] = 200, {"schema": "syntax = 'proto3'", "schemaType": "PROTOBUF"}
+    with pytest.raises(SqlError, match="SLACKWATER_AVRO_SCHEMA"):
+        source(place, topic, f"FORMAT {AVRO}")
+    with pytest.raises(SqlError, match="SLACKWATER_INVALID_OPTION"):
+        source(place, topic, f"FORMAT {AVRO.replace('CONNECTION r', 'CONNECTION k')}")

@@ -1,0 +1,105 @@
+"""A schema registry for tests: three of the questions that Confluent's takes, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote
+
+import fastavro
+import pytest
+
+
+@dataclass
+class Registry:
+    """Schemas by their ids, and the ids of subjects. `asked` are the paths of all questions.
+
+    `answers` are what it says to a path instead of what it has: a status and a body. `logins` are
+    those of all questions.
+    """
+
+    address: str = ""
+    first: int = 1
+    schemas: list[str] = field(default_factory=list)
+    subjects: dict[str, list[int]] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    logins: list[str | None] = field(default_factory=list)
+
+    def register(self, subject: str, schema: object) -> int:
+        """The id of the schema, which is the latest of its subject now."""
+        text = json.dumps(schema)
+        if text not in self.schemas:
+            self.schemas.append(text)
+        number = self.schemas.index(text) + self.first
+        self.subjects.setdefault(subject, []).append(number)
+        return number
+
+    def message(self, number: int, value: object) -> bytes:
+        """The value in the schema with that id, as Confluent's serializer writes it."""
+        schema = fastavro.parse_schema(json.loads(self.schemas[number - self.first]))
+        stream = BytesIO()
+        fastavro.schemaless_writer(stream, schema, value)
+        return b"\0" + number.to_bytes(4, "big") + stream.getvalue()
+
+    def answer(self, path: str) -> tuple[int, Any]:
+        """The status and the body."""
+        self.asked.append(path)
+        if path in self.answers:
+            return self.answers[path]
+        match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["subjects"]:
+                return 200, list(self.subjects)
+            case ["schemas", "ids", number] if 0 <= int(number) - self.first < len(self.schemas):
+                return 200, {"schema": self.schemas[int(number) - self.first]}
+            case ["subjects", subject, "versions", "latest"] if subject in self.subjects:
+                number = self.subjects[subject][-1]
+                schema = self.schemas[number - self.first]
+                version = len(self.subjects[subject])
+                return 200, {"subject": subject, "version": version, "id": number, "schema": schema}
+            case _:
+                return 404, {"error_code": 40403, "message": "Schema not found"}
+
+
+@contextmanager
+def served(registry: Registry, context: ssl.SSLContext | None = None) -> Iterator[Registry]:
+    """The registry, which answers for as long as the block runs, with TLS if there is a context."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            registry.logins.append(self.headers["Authorization"])
+            status, found = registry.answer(self.path)
+            body = found if isinstance(found, bytes) else json.dumps(found).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        if context is not None:
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        scheme = "http" if context is None else "https"
+        registry.address = f"{scheme}://127.0.0.1:{server.server_port}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield registry
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    with served(Registry()) as found:
+        yield found
