@@ -12,6 +12,7 @@ from tests.support.applications.parts_coordinator import (
     Table,
 )
 from tests.support.applications.parts_values import KV, kv
+from tests.support.applications.plain_session import as_usual
 
 JARS = sorted(
     (Path(__file__).parents[2] / "python/slackwater/jars").glob("slackwater-spark_4.2_*.jar")
@@ -35,7 +36,8 @@ def base(
     script.write_text(f"#!/bin/sh\ncat <<'END'\n{coordinator.announcement()}\nEND\n")
     script.chmod(0o755)
     session = (
-        SparkSession.builder.master("local[2]")
+        as_usual(SparkSession.builder)
+        .master("local[2]")
         .config("spark.jars", str(JARS[0]))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")

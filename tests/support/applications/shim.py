@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.support.applications.plain_session import as_usual
 
 FAKE = Path(__file__).parent / "fake_coordinator.py"
 JARS = sorted(
@@ -38,7 +39,8 @@ def canned_base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSessi
     assert JARS, "make jar builds it"
     folder = tmp_path_factory.mktemp("shim")
     session = (
-        SparkSession.builder.master("local[1]")
+        as_usual(SparkSession.builder)
+        .master("local[1]")
         .config("spark.jars", str(JARS[0]))
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "1")
