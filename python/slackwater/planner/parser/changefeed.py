@@ -9,14 +9,14 @@ from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
     choice,
+    invalid_value,
     positive_integer,
     read_options,
     text,
 )
 from slackwater.planner.parser.query import read_key
 from slackwater.planner.parser.statements import ChangefeedSource, ChangefeedTable
-from slackwater.planner.parser.tokens import Token, TokenCursor
-from slackwater.repr.errors import SlackwaterError
+from slackwater.planner.parser.tokens import TokenCursor
 
 
 def read_changefeed(cursor: TokenCursor) -> ChangefeedSource:
@@ -49,7 +49,7 @@ def read_changefeed(cursor: TokenCursor) -> ChangefeedSource:
     lowered = [feed.lower() for feed in feeds]
     for feed in lowered:
         if lowered.count(feed) > 1:
-            raise _invalid(cursor, at, "FEEDS", feed, "it is there twice")
+            raise invalid_value(cursor, at, "FEEDS", feed, "it is there twice")
     cursor.expect("FOR", "TABLES")
     return ChangefeedSource(
         _tables(cursor),
@@ -71,7 +71,7 @@ def _tables(cursor: TokenCursor) -> tuple[ChangefeedTable, ...]:
         at = cursor.token
         table = read_changefeed_table(cursor)
         if table.name.casefold() in {each.name.casefold() for each in found}:
-            raise _invalid(cursor, at, "FOR TABLES", table.name, "it is there twice")
+            raise invalid_value(cursor, at, "FOR TABLES", table.name, "it is there twice")
         found.append(table)
     cursor.expect_symbol(")")
     return tuple(found)
@@ -92,16 +92,3 @@ def read_changefeed_table(cursor: TokenCursor) -> ChangefeedTable:
     key = read_key(cursor)
     extras = cursor.identifier("a column") if cursor.accept("EXTRAS") else None
     return ChangefeedTable(name, columns, key, extras)
-
-
-def _invalid(
-    cursor: TokenCursor, at: Token, option: str, value: str, reason: str
-) -> SlackwaterError:
-    return cursor.error(
-        "SLACKWATER_INVALID_OPTION",
-        at,
-        option=option,
-        statement=cursor.statement,
-        value=value,
-        reason=reason,
-    )

@@ -19,12 +19,12 @@ from slackwater.planner.parser.options import (
     ReadValue,
     boolean,
     integer,
+    invalid_value,
     positive_integer,
     read_options,
     text,
 )
-from slackwater.planner.parser.tokens import Token, TokenCursor
-from slackwater.repr.errors import SlackwaterError
+from slackwater.planner.parser.tokens import TokenCursor
 
 _FORMATS = "TEXT, BYTES, JSON, CSV or AVRO"
 _OTHER_FORMATS = ("PROTOBUF", "REGEX")
@@ -58,7 +58,7 @@ def read_kafka(cursor: TokenCursor) -> KafkaSource:
     if "TOPIC" not in options:
         raise cursor.syntax_error("the option TOPIC", cursor.at(cursor.mark - 1))
     if "START OFFSET" in options and "START TIMESTAMP" in options:
-        raise _invalid(
+        raise invalid_value(
             cursor, at, "START TIMESTAMP", str(options["START TIMESTAMP"]), "START OFFSET is given"
         )
     return KafkaSource(
@@ -77,7 +77,7 @@ def read_topic(cursor: TokenCursor, option: str) -> str:
     found = text(cursor, option)
     legal = all(each.isascii() and (each.isalnum() or each in "._-") for each in found)
     if not legal or len(found) > _LONGEST_TOPIC or found in (".", ".."):
-        raise _invalid(cursor, at, option, repr(found[:60]), "Kafka has no topic of this name")
+        raise invalid_value(cursor, at, option, repr(found[:60]), "Kafka has no topic of this name")
     return found
 
 
@@ -169,7 +169,7 @@ def _strategy(cursor: TokenCursor) -> Strategy:
     at = cursor.token
     number = integer(cursor, "ID")
     if number > _LARGEST_ID:
-        raise _invalid(cursor, at, "STRATEGY ID", str(number), "ids are numbers of 31 bits")
+        raise invalid_value(cursor, at, "STRATEGY ID", str(number), "ids are numbers of 31 bits")
     return Strategy(number)
 
 
@@ -188,7 +188,7 @@ def _csv(cursor: TokenCursor) -> Payload:
         at = cursor.token
         delimiter = cursor.string("a character as a string")
         if len(delimiter) != 1 or delimiter in '"\r\n\\':
-            raise _invalid(
+            raise invalid_value(
                 cursor, at, "DELIMITED BY", repr(delimiter), "it is no character between fields"
             )
     return Payload("CSV", columns, header, delimiter)
@@ -203,7 +203,7 @@ def _included(cursor: TokenCursor) -> tuple[Included, ...]:
         at = cursor.token
         each = _one_included(cursor)
         if each.what != "HEADER" and each.what in {other.what for other in found}:
-            raise _invalid(cursor, at, "INCLUDE", each.what, "it is there twice")
+            raise invalid_value(cursor, at, "INCLUDE", each.what, "it is there twice")
         found.append(each)
     return tuple(found)
 
@@ -247,16 +247,3 @@ def _envelope(cursor: TokenCursor) -> tuple[Literal["NONE", "UPSERT"], str | Non
         cursor.expect_symbol(")")
     cursor.expect_symbol(")")
     return "UPSERT", column
-
-
-def _invalid(
-    cursor: TokenCursor, at: Token, option: str, value: str, reason: str
-) -> SlackwaterError:
-    return cursor.error(
-        "SLACKWATER_INVALID_OPTION",
-        at,
-        option=option,
-        statement=cursor.statement,
-        value=value,
-        reason=reason,
-    )

@@ -84,9 +84,16 @@ def _option_name(
 def invalid(cursor: TokenCursor, option: str, token: Token, reason: str) -> SlackwaterError:
     """SLACKWATER_INVALID_OPTION at the token, which is the value of the option."""
     value = repr(token.text) if token.kind is Kind.STRING else token.text or token.kind.value
+    return invalid_value(cursor, token, option, value, reason)
+
+
+def invalid_value(
+    cursor: TokenCursor, at: Token, option: str, value: str, reason: str
+) -> SlackwaterError:
+    """SLACKWATER_INVALID_OPTION at a token, for an option whose value is shown as `value`."""
     return cursor.error(
         "SLACKWATER_INVALID_OPTION",
-        token,
+        at,
         option=option,
         statement=cursor.statement,
         value=REDACTED if cursor.hides_text else value,
