@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import Any
 
+from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.kafka.access import KafkaAccess
+
+LOOK_S = 0.05
+ANSWER_S = 10.0
+"""The most that a broker may take to answer a question."""
+DOWN_S = 2.0
+"""The wait when none of the brokers can be connected to."""
 
 QUIET = logging.getLogger("slackwater.librdkafka")
 QUIET.addHandler(logging.NullHandler())
@@ -30,3 +40,22 @@ class Complaints:
 
     def cleared(self) -> None:
         self.said, self.is_down = None, False
+
+    def is_lost(self, began: float) -> bool:
+        """Whether what began then, by the monotonic clock, has no broker that it could reach."""
+        return self.is_down and time.monotonic() - began > DOWN_S
+
+    def answer(self, admin: Any, future: Any, unreachable: Callable[[str], SlackwaterError]) -> Any:
+        """The answer of a broker that `admin` has asked: the result of `future`, or what it raises.
+
+        librdkafka says why there is none only to who polls meanwhile. Raises `unreachable` of its
+        reason when no broker can be connected to.
+        """
+        began = time.monotonic()
+        while not wait([future], LOOK_S).done:
+            admin.poll(0)
+            if self.is_lost(began):
+                raise unreachable(self.said or "no broker answers")
+        found = future.result()
+        self.cleared()
+        return found

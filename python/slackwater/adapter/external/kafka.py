@@ -9,13 +9,11 @@ Source: docs/decisions 0069; librdkafka's CONFIGURATION.md.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.external.complaints import QUIET, Complaints
+from slackwater.adapter.external.complaints import ANSWER_S, QUIET, Complaints
 from slackwater.adapter.external.libraries import confluent_kafka
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.kafka.access import KafkaAccess
@@ -27,11 +25,6 @@ from slackwater.storage.kafka.topic import (
     TopicState,
 )
 
-LOOK_S = 0.05
-ANSWER_S = 10.0
-"""A broker may take so long to answer a question."""
-DOWN_S = 2.0
-"""So long is waited when none of the brokers can be connected to."""
 _FETCH: Mapping[str, str | int | bool] = {
     "isolation.level": "read_committed",
     "enable.auto.commit": False,
@@ -185,15 +178,7 @@ class KafkaTopic:
             raise self._failed(error) from None
 
     def _answer(self, future: Any) -> Any:
-        """The answer of a broker. librdkafka says why there is none only to who polls meanwhile."""
-        began = time.monotonic()
-        while not wait([future], LOOK_S).done:
-            self._admin.poll(0)
-            if self._complaints.is_down and time.monotonic() - began > DOWN_S:
-                raise self._unreachable(self._complaints.said or "no broker answers")
-        answer = future.result()
-        self._complaints.cleared()
-        return answer
+        return self._complaints.answer(self._admin, future, self._unreachable)
 
     def _failed(self, error: Any) -> SlackwaterError:
         found = error.args[0]

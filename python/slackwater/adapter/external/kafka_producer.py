@@ -15,19 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.external.complaints import QUIET, Complaints
+from slackwater.adapter.external.complaints import ANSWER_S, QUIET, Complaints
 from slackwater.adapter.external.libraries import confluent_kafka
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.kafka.access import KafkaAccess
 from slackwater.storage.kafka.sink import ProducerFenced
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig, Outgoing
 
-ANSWER_S = 10.0
-"""The most that a broker may take to answer a question."""
 COMMIT_S = 30.0
 """The most that a commit may take, with the messages that wait to be sent."""
-DOWN_S = 2.0
-"""The wait when none of the brokers can be connected to."""
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _PRODUCE: Mapping[str, str | int | bool] = {
@@ -274,16 +270,10 @@ class KafkaCluster:
         return [f"The topic {config.topic} is used as it is: {', '.join(differences)}."]
 
     def _answer(self, future: Any, names: SinkNames, topic: str) -> Any:
-        """The answer of a broker. librdkafka tells its findings only to who polls meanwhile."""
-        began = time.monotonic()
-        while not future.done():
-            self._admin.poll(0.05)
-            if self._complaints.is_down and time.monotonic() - began > DOWN_S:
-                reason = self._complaints.said or "no broker answers"
-                raise self.unreachable(names, topic, reason)
-        answer = future.result()
-        self._complaints.cleared()
-        return answer
+        """What a broker answers. Raises SLACKWATER_SINK_UNREACHABLE."""
+        return self._complaints.answer(
+            self._admin, future, lambda reason: self.unreachable(names, topic, reason)
+        )
 
     def _failed(self, error: Any, names: SinkNames, topic: str) -> SlackwaterError:
         return self.unreachable(names, topic, self._complaints.said or error.args[0].str())
@@ -392,8 +382,7 @@ class KafkaProducer:
         """Returns when there may be room in the queue of messages that are sent."""
         began = time.monotonic()
         while self._producer.poll(0.1) == 0:
-            waited = time.monotonic() - began
-            if waited > COMMIT_S or (self._complaints.is_down and waited > DOWN_S):
+            if time.monotonic() - began > COMMIT_S or self._complaints.is_lost(began):
                 raise self._unreachable("no broker takes messages")
 
     def _until_done(self, act: Callable[[float], None], most_s: float) -> None:
@@ -403,8 +392,7 @@ class KafkaProducer:
             try:
                 act(1.0)
             except self._library.KafkaException as error:
-                waited = time.monotonic() - began
-                is_late = waited > most_s or (self._complaints.is_down and waited > DOWN_S)
+                is_late = time.monotonic() - began > most_s or self._complaints.is_lost(began)
                 self._producer.poll(0)
                 if not error.args[0].retriable() or is_late:
                     raise self._failed(error) from None
