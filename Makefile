@@ -129,7 +129,7 @@ $(SBT_JAR): | .build/python
 	$(IVY) -types jar -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	touch $@
 
-.kafka/fetched: tests/support/kafka/kafka.xml | .build/python
+.kafka/fetched: python/slackwater/demo/kafka.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)
 	$(IVY) -types jar bundle -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	touch $@

@@ -179,11 +179,14 @@ def demo(
     master: Master = None,
     conf: Conf = None,
     days: Annotated[int, typer.Option(help="How many days of flights to feed.")] = 365,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Send them through topics of a broker that it starts.")
+    ] = False,
 ) -> None:
     """A tour on real data: all flights that left New York in 2013. Checks what it shows."""
     from slackwater.demo import run
 
-    raise typer.Exit(run(location, metastore, _pairs(conf, master), days))
+    raise typer.Exit(run(location, metastore, _pairs(conf, master), days, kafka))
 
 
 def _pairs(conf: list[str] | None, master: str | None = None) -> dict[str, str]:

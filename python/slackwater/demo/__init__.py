@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slackwater.demo.data import Data, DataMissingError, unpack
 from slackwater.demo.display import Display
+from slackwater.repr.errors import SlackwaterError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,14 +25,22 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
 }
 
+CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+"""The id of the broker's cluster: 16 bytes in base64."""
+
 
 def run(
-    location: str | None, metastore: str | None, conf: Mapping[str, str], days: int = 365
+    location: str | None,
+    metastore: str | None,
+    conf: Mapping[str, str],
+    days: int = 365,
+    kafka: bool = False,
 ) -> int:
     """Runs the tour; returns the exit status: 0 if every check held, else 1.
 
     The environment is at `location`, or in a temporary folder. `conf` are settings for Spark,
-    `days` is the number of days of 2013 that are fed (1 to 365). Objects are made in the schema
+    `days` is the number of days of 2013 that are fed (1 to 365). With `kafka` it is the tour of
+    topics, whose broker runs as long as the tour. Objects are made in the schema
     ``demo``, which is dropped first if a demo has made it; any other schema of that name is left
     alone, with a failed check.
     """
@@ -45,8 +55,11 @@ def run(
         except DataMissingError:
             display.say("The demo needs its data: pip install 'slackwater[demo]'")
             return 1
-        spark = _session(location or str(folder / "environment"), metastore, conf)
-        _tour(spark, data, folder, display)
+        open_session = partial(_session, location or str(folder / "environment"), metastore, conf)
+        if not kafka:
+            _show(open_session(), display, partial(_tour, data, folder, display))
+        elif not _shown_with_kafka(open_session, data, folder, display):
+            return 1
     took = time.monotonic() - began
     display.say(
         f"\n{display.checks - len(display.failed)} of {display.checks} checks held, {took:.0f} s"
@@ -69,17 +82,66 @@ def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> S
     return configure(builder, location=location, metastore=metastore).getOrCreate()
 
 
-def _tour(spark: SparkSession, data: Data, folder: Path, display: Display) -> None:
-    from pyspark.errors import PySparkException
-
-    from slackwater.demo.tour import NotOursError, Tour
-    from slackwater.demo.watch import TooSlowError
+def _tour(data: Data, folder: Path, display: Display, spark: SparkSession) -> None:
+    from slackwater.demo.tour import Tour
 
     feed, out = folder / "feed", folder / "out"
     feed.mkdir()
     out.mkdir()
+    Tour(spark, data, feed, out, display).run()
+
+
+def _shown_with_kafka(
+    open_session: Callable[[], SparkSession], data: Data, folder: Path, display: Display
+) -> bool:
+    """Shows the tour of topics beside a broker; False when there is none."""
+    from slackwater.demo.broker import (
+        BrokerFailedError,
+        BrokerMissingError,
+        BrokerProcess,
+        Listener,
+        fetched_jars,
+        free_ports,
+        settings,
+    )
+    from slackwater.demo.topic_tour import Kafka, TopicTour
+    from slackwater.demo.topics import NotAcknowledgedError, Topics
+
+    plain, controller = free_ports(2)
+    address = f"127.0.0.1:{plain}"
+    feed, place = folder / "feed", folder / "broker"
+    feed.mkdir()
+    place.mkdir()
+    broker = None
     try:
-        Tour(spark, data, feed, out, display).run()
+        topics = Topics.of(address)
+        broker = BrokerProcess(place, fetched_jars(display.say))
+        display.say(f"A broker starts at {address}")
+        broker.format(settings([Listener("PLAINTEXT", "PLAINTEXT", address)], controller), CLUSTER)
+        broker.start(topics.answers)
+        kafka = Kafka(broker, topics)
+        _show(
+            open_session(),
+            display,
+            lambda spark: TopicTour(spark, data, feed, kafka, display).run(),
+        )
+    except (BrokerMissingError, BrokerFailedError, NotAcknowledgedError, SlackwaterError) as error:
+        display.say(str(error))
+        return False
+    finally:
+        if broker is not None:
+            broker.kill()
+    return True
+
+
+def _show(spark: SparkSession, display: Display, tour: Callable[[SparkSession], None]) -> None:
+    from pyspark.errors import PySparkException
+
+    from slackwater.demo.stage import NotOursError
+    from slackwater.demo.watch import TooSlowError
+
+    try:
+        tour(spark)
     except NotOursError as refused:
         display.check("the demo changes only what it made", False, str(refused))
     except TooSlowError as slow:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import json
-import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from slackwater.demo.data import Data, Day, move_into
+from slackwater.demo.data import Data, move_into
 from slackwater.demo.display import Display
 from slackwater.demo.plain import SCHEMAS, Plain, read_csv, sorted_rows
 from slackwater.demo.scripts import fill, literal, read_script
+from slackwater.demo.stage import SINGLE_DAYS, Stage, in_steps, ms_since, spread
 from slackwater.demo.watch import DEADLINE_S, TooSlowError, Watch
 
 VIEWS = ("carrier_days", "carriers", "fleet", "rain", "destinations")
-SINGLE_DAYS = 7
-DAYS_AT_ONCE = 14
 NEW_NAME = "US Airways (now American)"
 RENAMED = 12
 """The renames to and fro that are measured; the first ones run code that is not compiled yet."""
-MARK = "Made by slackwater demo"
-"""The comment of the schema that the demo makes, and drops when it runs again."""
-
-
-class NotOursError(Exception):
-    """The demo would change a schema that it did not make."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +49,7 @@ class Tour:
         self._feed = feed
         self._out = out
         self._display = display
-        self._statements = read_script("statements")
+        self._stage = Stage(spark, read_script("statements"), display)
         self._queries = read_script("queries")
         self._plain = Plain(spark, data.references, feed)
         self._figures = Figures()
@@ -68,7 +59,7 @@ class Tour:
         """Runs every chapter. Checks that fail are recorded in the display."""
         self._collections()
         self._views()
-        watch = Watch(self._session(), "slackwater.demo.carriers", "flights")
+        watch = Watch(self._stage.session(), "slackwater.demo.carriers", "flights")
         try:
             past = self._feed_days(watch)
             self._changes(watch)
@@ -80,57 +71,29 @@ class Tour:
         self._compare()
         self._summary()
 
-    def _session(self) -> Any:
-        session = self._spark.newSession()
-        session.sql("USE slackwater.demo")
-        return session
-
-    def _run(self, name: str, /, *, show: bool = True, **values: object) -> Sequence[Any]:
-        """Shows and runs a statement of statements.sql; shows and returns its rows."""
-        text = fill(self._statements[name], **values)
-        self._display.statement(text)
-        frame = self._spark.sql(text)
-        rows: Sequence[Any] = frame.collect()
-        if rows and show:
-            self._display.rows(frame.columns, rows)
-        return rows
-
     def _collections(self) -> None:
         self._display.chapter("Tables with reference data, and files that become a source")
-        self._refuse_others_schema()
-        self._run("drop")
-        self._run("schema", mark=MARK)
-        for name in ("use", "airlines", "airports", "planes", "weather"):
-            self._run(name)
+        self._stage.clear()
+        for name in ("airlines", "airports", "planes", "weather"):
+            self._stage.run(name)
         for name, schema in SCHEMAS.items():
             self._display.say(
                 f"python> spark.read.csv('{name}.csv', ...).writeTo('{name}').append()"
             )
             path = self._data.references / f"{name}.csv"
             read_csv(self._spark, path, schema).writeTo(f"slackwater.demo.{name}").append()
-        self._run("flights", feed=literal(str(self._feed)))
-
-    def _refuse_others_schema(self) -> None:
-        """Raises NotOursError when there is a schema `demo` that no demo has made."""
-        if not self._spark.catalog.databaseExists("slackwater.demo"):
-            return
-        described = self._spark.sql("DESCRIBE SCHEMA slackwater.demo").collect()
-        if MARK not in [row[1] for row in described]:
-            raise NotOursError(
-                "This environment has a schema slackwater.demo that was not made by the demo. "
-                "Name another environment with --location, or drop or rename the schema."
-            )
+        self._stage.run("flights", feed=literal(str(self._feed)))
 
     def _views(self) -> None:
         self._display.chapter("Views that are kept up to date, one of them over another")
         names = {name: name for name in ("flights", *SCHEMAS, "carrier_days")}
         for view in VIEWS:
-            self._run(view, query=fill(self._queries[view], **names))
+            self._stage.run(view, query=fill(self._queries[view], **names))
 
     def _feed_days(self, watch: Watch) -> Moment:
         days = self._data.days
         self._display.chapter(f"{len(days)} days of flights arrive, {self._data.flights} in all")
-        steps = _steps(days)
+        steps = in_steps(days)
         past = Moment(0, 0)
         with self._display.progress("days", len(days)) as advance:
             for number, step in enumerate(steps):
@@ -138,16 +101,16 @@ class Tour:
                 self._fed += move_into(step, self._feed)
                 if number < SINGLE_DAYS:
                     watch.wait_for(self._fed)
-                    self._figures.file_to_view.append(_since(began))
+                    self._figures.file_to_view.append(ms_since(began))
                 else:
                     self._read_while_moving()
                     watch.wait_for(self._fed)
                 advance(len(step), f"{self._fed} flights in the view")
                 if number == min(SINGLE_DAYS, len(steps)) - 1:
-                    row = self._spark.sql(self._statements["now"]).collect()[0]
+                    row = self._spark.sql(self._stage.statements["now"]).collect()[0]
                     past = Moment(row["time"], row["flights"])
         self._display.say("A view and its own inputs, read together while they change, agree:")
-        self._run("consistent")
+        self._stage.run("consistent")
         self._display.check(
             "the view has every flight that was fed", watch.total == self._data.flights
         )
@@ -155,16 +118,16 @@ class Tour:
 
     def _read_while_moving(self) -> None:
         """Joins the view with its inputs while a change is under way."""
-        row = self._spark.sql(self._statements["consistent"]).collect()[0]
+        row = self._spark.sql(self._stage.statements["consistent"]).collect()[0]
         if row["differences"] != 0:
             self._display.check("the view agrees with its inputs at every moment", False, str(row))
 
     def _changes(self, watch: Watch) -> None:
         self._display.chapter("Reference data changes, and SUBSCRIBE sees what that does")
         began = time.perf_counter()
-        self._run("rename_airline", name=NEW_NAME)
-        rows = self._run("read_airline")
-        self._figures.write_to_view.append(_since(began))
+        self._stage.run("rename_airline", name=NEW_NAME)
+        rows = self._stage.run("read_airline")
+        self._figures.write_to_view.append(ms_since(began))
         self._display.check(
             "a read after the UPDATE sees it, two views further",
             [row["airline"] for row in rows] == [NEW_NAME],
@@ -173,7 +136,7 @@ class Tour:
         updates = watch.wait_for_row("airline", NEW_NAME)
         self._display.rows(list(updates[0]), [list(update.values()) for update in updates])
         for name in ("begin", "new_airline", "new_plane", "commit", "scrap_planes", "merge_planes"):
-            self._run(name)
+            self._stage.run(name)
         self._measure_writes()
         self._plain.change(NEW_NAME)
 
@@ -181,15 +144,15 @@ class Tour:
         """Renames the airline to and fro; measures from the statement to the answer of a read."""
         for name in ("US Airways Inc.", NEW_NAME) * RENAMED:
             began = time.perf_counter()
-            self._spark.sql(fill(self._statements["rename_airline"], name=name)).collect()
-            rows = self._spark.sql(self._statements["read_airline"]).collect()
-            self._figures.write_to_view.append(_since(began))
+            self._spark.sql(fill(self._stage.statements["rename_airline"], name=name)).collect()
+            rows = self._spark.sql(self._stage.statements["read_airline"]).collect()
+            self._figures.write_to_view.append(ms_since(began))
             if [row["airline"] for row in rows] != [name]:
                 self._display.check("a read after a write sees it", False, str(rows))
 
     def _read_the_past(self, past: Moment) -> None:
         self._display.chapter("AS OF: every collection of a query at one time of the past")
-        row = self._run("then", time=past.time_ms)[0]
+        row = self._stage.run("then", time=past.time_ms)[0]
         self._display.check(
             f"at {past.time_ms} the view and the source had {past.flights} flights",
             tuple(row) == (past.flights, past.flights),
@@ -198,9 +161,9 @@ class Tour:
 
     def _explain(self) -> None:
         self._display.chapter("EXPLAIN: at which time, and how a view is maintained")
-        rows = self._run("explain_timestamp", show=False)
+        rows = self._stage.run("explain_timestamp", show=False)
         self._display.text("\n".join(str(row[0]) for row in rows))
-        rows = self._run("explain_incremental")
+        rows = self._stage.run("explain_incremental")
         self._display.check(
             "no part of the view is recomputed",
             bool(rows) and all(row["maintenance"] != "recompute" for row in rows),
@@ -208,8 +171,8 @@ class Tour:
 
     def _sink(self) -> None:
         self._display.chapter("A sink: every change once, in files that others can read")
-        self._run("sink", sink=literal(str(self._out)))
-        now = self._spark.sql(self._statements["now"]).collect()[0]["time"]
+        self._stage.run("sink", sink=literal(str(self._out)))
+        now = self._spark.sql(self._stage.statements["now"]).collect()[0]["time"]
         manifest = _wait_for_manifest(self._out / "manifest.json", now)
         self._display.text(json.dumps(manifest, indent=1)[:800])
         found = _contents(self._out, manifest, now)
@@ -224,16 +187,12 @@ class Tour:
         for view in VIEWS:
             kept = sorted_rows(self._spark.sql(f"SELECT * FROM {view}").collect())
             wanted = self._plain.rows(view)
-            self._display.check(
-                f"{view}: {len(wanted)} rows, all equal",
-                kept == wanted,
-                _difference(kept, wanted),
-            )
+            self._stage.compare(view, kept, wanted)
             query = fill(self._queries[view], **names)
             self._spark.sql(query).collect()
             began = time.perf_counter()
             again = sorted_rows(self._spark.sql(query).collect())
-            self._figures.recompute[view] = _since(began)
+            self._figures.recompute[view] = ms_since(began)
             if again != wanted:
                 self._display.check(f"{view}: its query over the collections", False)
 
@@ -241,36 +200,15 @@ class Tour:
         self._display.chapter("How long a change took to be visible")
         figures = self._figures
         rows = [
-            ["a file in the folder → in a view of a view", *_spread(figures.file_to_view)],
+            ["a file in the folder → in a view of a view", *spread(figures.file_to_view)],
             [
                 "UPDATE and the read that sees it, two views further",
-                *_spread(figures.write_to_view),
+                *spread(figures.write_to_view),
             ],
         ]
         for view, took in figures.recompute.items():
             rows.append([f"recomputing {view} from the collections, warm", f"{took:.0f} ms", ""])
         self._display.rows(["what", "median", "slowest"], rows)
-
-
-def _steps(days: Sequence[Day]) -> Sequence[Sequence[Day]]:
-    """The first week day by day, the rest some days at once."""
-    single, rest = days[:SINGLE_DAYS], days[SINGLE_DAYS:]
-    many = [rest[i : i + DAYS_AT_ONCE] for i in range(0, len(rest), DAYS_AT_ONCE)]
-    return [*([day] for day in single), *many]
-
-
-def _since(began: float) -> float:
-    return (time.perf_counter() - began) * 1000
-
-
-def _spread(values: Sequence[float]) -> list[str]:
-    return [f"{statistics.median(values):.0f} ms", f"{max(values):.0f} ms"]
-
-
-def _difference(kept: Sequence[Any], wanted: Sequence[Any]) -> str:
-    missing = [row for row in wanted if row not in kept][:2]
-    extra = [row for row in kept if row not in wanted][:2]
-    return f"(missing {missing}, too many {extra})"
 
 
 def _wait_for_manifest(path: Path, beyond_ms: int) -> dict[str, Any]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -24,7 +22,9 @@ from tests.support.kafka.certificates import Certificates
 from tests.support.server.ingress import held_port
 from tests.support.waiting import PATIENCE, wait_until
 
-JARS = Path(os.environ.get("SLACKWATER_KAFKA") or Path(__file__).parents[3] / ".kafka")
+from slackwater.demo.broker import FOLDER, BrokerProcess, Listener, settings
+
+JARS = Path(os.environ.get(FOLDER) or Path(__file__).parents[3] / ".kafka")
 USER, PASSWORD = "reader", "what nobody guesses"
 
 _CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -46,7 +46,10 @@ class Broker:
     ports: Ports
     certificates: Certificates
     cluster: str = _CLUSTER
-    process: subprocess.Popen[bytes] | None = None
+    process: BrokerProcess = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.process = BrokerProcess(self.directory, jars(), PATIENCE)
 
     @property
     def address(self) -> str:
@@ -59,23 +62,16 @@ class Broker:
 
     def format(self) -> None:
         """Makes an empty data directory, of which the cluster has the id `cluster`."""
-        shutil.rmtree(self._data, ignore_errors=True)
-        self._properties.write_text(self._settings())
-        self._java(
-            "kafka.tools.StorageTool", "format", "-t", self.cluster, "-c", str(self._properties),
-            "--add-scram", f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]",
-        ).wait(PATIENCE)  # fmt: skip
+        shutil.rmtree(self.directory / "data", ignore_errors=True)
+        login = f"SCRAM-SHA-256=[name={USER},password={PASSWORD}]"
+        self.process.format(self._settings(), self.cluster, "--add-scram", login)
 
     def start(self) -> None:
-        self.process = self._java("kafka.Kafka", str(self._properties))
-        wait_until(self._answers, every_s=0.1, what="the broker answers")
+        self.process.start(self._answers)
 
     def stop(self) -> None:
         """Ends it at once, as a crash would."""
-        if self.process is not None:
-            self.process.send_signal(signal.SIGKILL)
-            self.process.wait(PATIENCE)
-            self.process = None
+        self.process.kill()
 
     def restart(self) -> None:
         self.stop()
@@ -127,67 +123,27 @@ class Broker:
         settings = {"bootstrap.servers": self.address, "log_level": 0, "linger.ms": 0}
         return Producer({**settings, **given})
 
-    def _settings(self) -> str:
+    def _settings(self) -> list[str]:
         keys = self.directory / "keys.pem"
         keys.write_text(self.certificates.server_pem)
-        plain, secure, controller = self.ports.plain, self.ports.secure, self.ports.controller
+        listeners = [
+            Listener("PLAINTEXT", "PLAINTEXT", self.address),
+            Listener("SASL_SSL", "SASL_SSL", self.secure_address),
+        ]
         scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
-        return "\n".join(
-            (
-                "process.roles=broker,controller",
-                "node.id=1",
-                f"controller.quorum.voters=1@127.0.0.1:{controller}",
-                "controller.listener.names=CONTROLLER",
-                f"listeners=PLAINTEXT://127.0.0.1:{plain},SASL_SSL://localhost:{secure},"
-                f"CONTROLLER://127.0.0.1:{controller}",
-                "listener.security.protocol.map="
-                "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
-                f"log.dirs={self._data}",
-                "offsets.topic.replication.factor=1",
-                "offsets.topic.num.partitions=1",
-                "transaction.state.log.replication.factor=1",
-                "transaction.state.log.min.isr=1",
-                "transaction.state.log.num.partitions=1",
-                "group.initial.rebalance.delay.ms=0",
-                # What a broker that was killed is waited for when it comes back.
-                "broker.session.timeout.ms=1000",
-                "broker.heartbeat.interval.ms=200",
-                "auto.create.topics.enable=false",
-                "ssl.keystore.type=PEM",
-                f"ssl.keystore.location={keys}",
-                "sasl.enabled.mechanisms=SCRAM-SHA-256",
-                f"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config={scram}",
-                "",
-            )
-        )
-
-    def _java(self, *arguments: str) -> subprocess.Popen[bytes]:
-        java = Path(os.environ["JAVA_HOME"]) / "bin/java" if "JAVA_HOME" in os.environ else "java"
-        options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        with open(self.directory / "log", "ab") as log:
-            return subprocess.Popen(
-                [str(java), *options, "-cp", f"{jars()}/*", *arguments],
-                cwd=self.directory, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+        return [
+            *settings(listeners, self.ports.controller),
+            "ssl.keystore.type=PEM",
+            f"ssl.keystore.location={keys}",
+            "sasl.enabled.mechanisms=SCRAM-SHA-256",
+            f"listener.name.sasl_ssl.scram-sha-256.sasl.jaas.config={scram}",
+        ]
 
     def _answers(self) -> bool:
-        if self.process is None or self.process.poll() is not None:
-            raise RuntimeError(f"the broker did not start:\n{self._log()[-4000:]}")
         try:
             return bool(self.admin().list_topics(timeout=1).brokers)
         except KafkaException:
             return False
-
-    def _log(self) -> str:
-        return (self.directory / "log").read_text(errors="replace")
-
-    @property
-    def _data(self) -> Path:
-        return self.directory / "data"
-
-    @property
-    def _properties(self) -> Path:
-        return self.directory / "server.properties"
 
 
 def jars() -> Path:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import resources
+
 import pytest
 
+from slackwater.demo import broker
 from slackwater.demo.data import REFERENCES, move_into, unpack
 from slackwater.demo.scripts import fill, literal, read_script
-from slackwater.demo.tour import DAYS_AT_ONCE, SINGLE_DAYS, VIEWS, _steps
+from slackwater.demo.stage import DAYS_AT_ONCE, SINGLE_DAYS, in_steps
+from slackwater.demo.topic_tour import OLD_NAME
+from slackwater.demo.topics import airlines_of, flights_of
+from slackwater.demo.tour import VIEWS
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +47,7 @@ def test_moving_renames(data, tmp_path):
 
 
 def test_steps_lose_no_day(data):
-    steps = _steps(data.days)
+    steps = in_steps(data.days)
     assert [day for step in steps for day in step] == list(data.days)
     assert [len(step) for step in steps[:SINGLE_DAYS]] == [1] * SINGLE_DAYS
     assert max(len(step) for step in steps) == DAYS_AT_ONCE
@@ -59,3 +65,27 @@ def test_a_placeholder_without_a_value_is_an_error():
 
 def test_literals_are_escaped():
     assert literal("it's \\ here") == "it\\'s \\\\ here"
+
+
+def test_the_broker_of_the_demo_is_the_one_of_its_dependencies():
+    wanted = (resources.files("slackwater") / "demo" / "kafka.xml").read_text()
+    assert f'name="kafka_2.13" rev="{broker.VERSION}"' in wanted
+
+
+def test_a_folder_without_the_broker_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv(broker.FOLDER, str(tmp_path))
+    with pytest.raises(broker.BrokerMissingError, match=f"has no Kafka {broker.VERSION}"):
+        broker.fetched_jars(print)
+
+
+def test_flights_and_airlines_are_messages(data):
+    day = data.days[0]
+    flights = flights_of(day.path)
+    assert len(flights) == day.flights
+    assert flights[0] == (
+        "UA1545",
+        {"carrier": "UA", "month": 1, "day": 1, "dep_time": 517, "dep_delay": 2, "distance": 1400},
+    )
+    assert any(row["dep_time"] is None for _, row in flights)
+    airlines = airlines_of(data.references / "airlines.csv")
+    assert ("US", {"name": OLD_NAME}) in airlines
