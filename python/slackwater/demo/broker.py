@@ -98,7 +98,7 @@ class BrokerProcess:
 
 
 def settings(listeners: Sequence[Listener], controller: int) -> list[str]:
-    """What a broker alone needs; its controller listens at that port."""
+    """The settings of a broker that is alone; its controller listens at that port."""
     every = [*listeners, Listener("CONTROLLER", "PLAINTEXT", f"127.0.0.1:{controller}")]
     return [
         "process.roles=broker,controller",

@@ -22,6 +22,11 @@ DOCS = Path(__file__).parents[3] / "docs/user"
 PAGES = sorted(DOCS.rglob("*.md"))
 STATEMENTS = sorted(set((DOCS / "statements").glob("*.md")) - {DOCS / "statements/index.md"})
 FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+OF_PROCESSES = (
+    "SLACKWATER_KAFKA",
+    "SLACKWATER_METASTORE_PASSWORD",
+    "SLACKWATER_METASTORE_PASSWORD_FILE",
+)
 CONDITION = re.compile(r"`(SLACKWATER_[A-Z_]+)`(?: \((\w{5})\))?")
 
 
@@ -35,7 +40,7 @@ def prose(path):
 def test_conditions_have_the_states_of_the_catalogue(path):
     known = conditions()
     for condition, state in CONDITION.findall(prose(path)):
-        if condition in ("SLACKWATER_METASTORE_PASSWORD", "SLACKWATER_METASTORE_PASSWORD_FILE"):
+        if condition in OF_PROCESSES:
             continue
         assert condition in known, condition
         assert state in ("", known[condition]["sqlState"]), condition

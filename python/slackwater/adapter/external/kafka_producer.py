@@ -270,7 +270,7 @@ class KafkaCluster:
         return [f"The topic {config.topic} is used as it is: {', '.join(differences)}."]
 
     def _answer(self, future: Any, names: SinkNames, topic: str) -> Any:
-        """What a broker answers. Raises SLACKWATER_SINK_UNREACHABLE."""
+        """The answer of a broker. Raises SLACKWATER_SINK_UNREACHABLE."""
         return self._complaints.answer(
             self._admin, future, lambda reason: self.unreachable(names, topic, reason)
         )
