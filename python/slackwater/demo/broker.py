@@ -135,18 +135,28 @@ def fetched_jars(say: Callable[[str], None]) -> Path:
         raise BrokerMissingError(f"{FOLDER} names {given}, which has no Kafka {VERSION}.")
     say(f"Fetching Kafka {VERSION} into {folder} (44 MB, once)")
     with resources.as_file(resources.files("slackwater") / "demo" / "kafka.xml") as wanted:
-        target = f"{folder}.part/[artifact]-[revision].[ext]"
-        options = ("-warn", "-types", "jar", "bundle", "-ivy", str(wanted), "-retrieve", target)
-        ended = subprocess.run(
-            [java(), "-jar", str(_ivy()), *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-        )
+        return retrieve(wanted, folder)
+
+
+def retrieve(wanted: Path, folder: Path) -> Path:
+    """The folder with the jars that a file of Ivy's names, fetched if there is no such folder.
+
+    Spark's Ivy fetches them from where it is set to. Raises BrokerMissingError.
+    """
+    if folder.exists():
+        return folder
+    target = f"{folder}.part/[artifact]-[revision].[ext]"
+    options = ("-warn", "-types", "jar", "bundle", "-ivy", str(wanted), "-retrieve", target)
+    ended = subprocess.run(
+        [java(), "-jar", str(_ivy()), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if ended.returncode != 0:
         said = ended.stdout.strip()[-2000:]
-        raise BrokerMissingError(f"Ivy cannot fetch the jars of Kafka {VERSION}:\n{said}")
+        raise BrokerMissingError(f"Ivy cannot fetch the jars of {wanted.name}:\n{said}")
     Path(f"{folder}.part").rename(folder)
     return folder
 
