@@ -13,7 +13,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Literal
@@ -23,7 +23,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.text_values import convert, from_json
+from slackwater.storage.text_values import convert, from_json_cells
 
 FileFormat = Literal["CSV", "JSON", "PARQUET"]
 
@@ -218,25 +218,24 @@ def _read_csv(data: bytes, form: Format, desc: RelationDesc) -> FileRows:
         [None if (text := record.cells[place]) in nulls else text for record in good]
         for place in places
     ]
-    return _typed(columns, [record.line for record in good], bad, desc)
+    return _file_rows(typed_columns(columns, desc), [record.line for record in good], bad, desc)
 
 
-def _typed(
-    columns: list[list[str | None]], lines: list[int], bad: list[BadRow], desc: RelationDesc
+def _file_rows(
+    typed: TypedColumns, lines: Sequence[int], bad: Sequence[BadRow], desc: RelationDesc
 ) -> FileRows:
-    typed = typed_columns(columns, desc)
     table = pa.Table.from_arrays(list(typed.arrays), schema=desc.arrow_schema())
     if typed.bad:
         table = table.take(
             pa.array([i for i in range(len(lines)) if i not in typed.bad], pa.int64())
         )
-    bad = bad + [BadRow(lines[position], reason) for position, reason in typed.bad.items()]
-    return FileRows(table, tuple(sorted(bad, key=lambda row: row.line)))
+    wrong = [BadRow(lines[position], reason) for position, reason in typed.bad.items()]
+    return FileRows(table, tuple(sorted((*bad, *wrong), key=lambda row: row.line)))
 
 
 @dataclass(frozen=True, slots=True)
 class TypedColumns:
-    """Columns of texts in their types. `bad` maps the positions of wrong rows to the reasons."""
+    """Columns in their types. `bad` maps the positions of wrong rows to the reasons."""
 
     arrays: tuple[pa.Array, ...]
     bad: Mapping[int, str]
@@ -312,8 +311,7 @@ def _unquoted(text: str) -> str:
     return re.sub(r'\\(["\\])|""', lambda match: match[1] or '"', text)
 
 
-def _exact_number(text: str) -> Decimal:
-    return Decimal(text)
+_EXACT = json.JSONDecoder(parse_float=Decimal, parse_constant=str)
 
 
 def json_objects(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -327,47 +325,40 @@ def json_objects(data: bytes) -> Iterator[tuple[int, Any]]:
 def json_object(text: str) -> dict[str, Any] | ValueError:
     """The value of the text, or why it is no object. Its numbers are exact."""
     try:
-        value = json.loads(text, parse_float=_exact_number, parse_constant=str)
+        value = _EXACT.decode(text)
     except (ValueError, RecursionError) as error:
         return ValueError(f"it is not JSON: {error}")
     return value if isinstance(value, dict) else ValueError("it is not a JSON object")
 
 
-def json_cells(
-    value: Mapping[str, Any], names: Sequence[str], fields: Iterable[pa.Field]
-) -> list[Any]:
-    """The cells of the row that an object is. Raises ValueError with the reason if it is none."""
-    return [_json_cell(value, name, field) for name, field in zip(names, fields, strict=True)]
+def json_columns(objects: Sequence[Mapping[str, Any]], desc: RelationDesc) -> TypedColumns:
+    """The objects as the rows of `desc`: what is not named is left out, what is missing is NULL."""
+    reasons: dict[int, str] = {}
+    arrays: list[pa.Array] = []
+    for name, field in zip(desc.names, desc.arrow_schema(), strict=True):
+        cells = [each.get(name) for each in objects]
+        converted = from_json_cells(cells, field.type)
+        for position, reason in converted.bad.items():
+            reasons.setdefault(position, f"{reason} (column {name})")
+        if not field.nullable and None in cells:
+            for position, cell in enumerate(cells):
+                if cell is None:
+                    reasons.setdefault(position, f"NULL in the column {name}")
+        arrays.append(converted.values)
+    return TypedColumns(tuple(arrays), reasons)
 
 
 def _read_json(data: bytes, desc: RelationDesc) -> FileRows:
-    schema = desc.arrow_schema()
-    columns: list[list[Any]] = [[] for _ in schema]
+    objects: list[Mapping[str, Any]] = []
+    lines: list[int] = []
     bad: list[BadRow] = []
     for line, value in json_objects(data):
-        try:
-            if isinstance(value, ValueError):
-                raise value
-            row = json_cells(value, desc.names, schema)
-        except ValueError as error:
-            bad.append(BadRow(line, str(error)))
-            continue
-        for cells, cell in zip(columns, row, strict=True):
-            cells.append(cell)
-    arrays = [
-        pa.array(cells, type=field.type) for cells, field in zip(columns, schema, strict=True)
-    ]
-    return FileRows(pa.Table.from_arrays(arrays, schema=schema), tuple(bad))
-
-
-def _json_cell(value: Mapping[str, Any], name: str, field: pa.Field) -> Any:
-    try:
-        cell = from_json(value.get(name), field.type)
-    except ValueError as error:
-        raise ValueError(f"{error} (column {name})") from None
-    if cell is None and not field.nullable:
-        raise ValueError(f"NULL in the column {name}")
-    return cell
+        if isinstance(value, ValueError):
+            bad.append(BadRow(line, str(value)))
+        else:
+            objects.append(value)
+            lines.append(line)
+    return _file_rows(json_columns(objects, desc), lines, bad, desc)
 
 
 def _read_parquet(data: bytes, desc: RelationDesc) -> pa.Table:

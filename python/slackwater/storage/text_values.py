@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -24,7 +24,7 @@ _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _TIMESTAMP = re.compile(
     r"(\d{4})-(\d{1,2})-(\d{1,2})"
-    r"(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?"
+    r"(?:[ T](\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,9}))?)?)?)?"
     r"\s*(Z|UTC|GMT|[+-]\d{1,2}(?::?\d{2})?)?"
 )
 _LOOSE_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})(?:[ T].*)?")
@@ -44,6 +44,13 @@ _SQL_NAMES: Mapping[str, str] = {
     "float": "FLOAT", "double": "DOUBLE", "date32[day]": "DATE", "binary": "BINARY",
     "timestamp[us, tz=UTC]": "TIMESTAMP", "timestamp[us]": "TIMESTAMP_NTZ",
 }  # fmt: skip
+
+_AS_THEY_ARE = (
+    (pa.types.is_string, str),
+    (pa.types.is_boolean, bool),
+    (pa.types.is_integer, int),
+)
+"""The types of columns that take values of JSON as they are decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +271,42 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
             for key, item in value.items()
         ]
     return _json_scalar(value, kind)
+
+
+def from_json_cells(cells: Sequence[Any], kind: pa.DataType) -> Converted:
+    """What `from_json` makes of each cell, as a column. Positions in `bad` are NULL in it.
+
+    Cells of one kind are converted together; where that fails, each by itself.
+    """
+    values = _json_together(cells, kind)
+    if values is not None:
+        return values
+    converted: list[Any] = []
+    bad: dict[int, str] = {}
+    for position, cell in enumerate(cells):
+        try:
+            converted.append(from_json(cell, kind))
+        except ValueError as error:
+            converted.append(None)
+            bad[position] = str(error)
+    return Converted(pa.array(converted, kind), bad)
+
+
+def _json_together(cells: Sequence[Any], kind: pa.DataType) -> Converted | None:
+    """The column, or None where cells must be looked at one by one."""
+    types = set(map(type, cells)) - {type(None)}
+    try:
+        if types == {str} and (pa.types.is_temporal(kind) or pa.types.is_decimal(kind)):
+            return convert(pa.array(cells, pa.string()), kind)
+        if pa.types.is_decimal(kind) and types <= {int, Decimal}:
+            exact = [Decimal(cell) if type(cell) is int else cell for cell in cells]
+            return Converted(pa.array(exact, kind), {})
+        if any(holds(kind) and types <= {of} for holds, of in _AS_THEY_ARE):
+            return Converted(pa.array(cells, kind), {})
+    except (ValueError, OverflowError, pa.ArrowException):
+        # A text that is none, a number that is too large or has to be rounded.
+        return None
+    return None
 
 
 def _text(text: str) -> str:

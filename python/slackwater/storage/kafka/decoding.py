@@ -17,7 +17,7 @@ import pyarrow as pa
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import row_key
-from slackwater.storage.file_formats import csv_records, json_cells, json_object, typed_columns
+from slackwater.storage.file_formats import csv_records, json_columns, json_object, typed_columns
 from slackwater.storage.kafka.avro import AvroReader, AvroReaders, AvroShape
 from slackwater.storage.kafka.columns import SourceColumns
 from slackwater.storage.kafka.topic import Messages
@@ -85,6 +85,7 @@ class Decoder:
         ]
         arrays = [*keys.arrays, *values.arrays]
         if inline:
+            arrays = [*keys.arrays, *_without(values.arrays, values.bad)]
             errors = [{"description": bad[n]} if n in bad else None for n in range(len(messages))]
             arrays.append(pa.array(errors, self._schema.field(len(arrays)).type))
         arrays += [part.arrays[0] for part in metadata]
@@ -140,6 +141,14 @@ class _Cells:
     bad: Mapping[int, str] = field(default_factory=dict)
 
 
+def _without(arrays: Sequence[pa.Array], bad: Mapping[int, str]) -> Sequence[pa.Array]:
+    """The columns with NULL in place of what means nothing."""
+    if not bad or not arrays:
+        return arrays
+    kept = pa.array([None if n in bad else n for n in range(len(arrays[0]))], pa.int64())
+    return [each.take(kept) for each in arrays]
+
+
 def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
     """One column with the whole key or value."""
     if payload.kind == "BYTES":
@@ -171,39 +180,39 @@ def _avro(
     return _Cells([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], bad)
 
 
+def _no_constant(text: str) -> None:
+    raise ValueError(f"{text} is no JSON")
+
+
+_SYNTAX = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_no_constant)
+
+
 def _no_json(text: str) -> str | None:
     """Why the text is not one JSON value; None: it is one."""
     try:
-        json.loads(text, parse_int=str, parse_float=str, parse_constant=_no_constant)
+        _SYNTAX.decode(text)
     except (ValueError, RecursionError) as error:
         return f"it is not JSON: {error}"
     return None
 
 
-def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
-
-
 def _json_columns(declared: RelationDesc, found: Sequence[bytes | None]) -> _Cells:
     """The columns of objects, by the rules of files with JSON lines."""
-    schema = declared.arrow_schema()
     texts, bad = _texts(found)
-    empty = [None] * len(schema)
-    rows: list[Sequence[Any]] = []
+    nothing: dict[str, Any] = {}
+    objects = [nothing] * len(texts)
     for place, text in enumerate(texts):
-        rows.append(empty)
-        if text is None:
-            continue
-        value = json_object(text)
-        try:
+        if text is not None:
+            value = json_object(text)
             if isinstance(value, ValueError):
-                raise value
-            rows[-1] = json_cells(value, declared.names, schema)
-        except ValueError as error:
-            bad[place] = str(error)
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(cells, f.type) for cells, f in zip(columns, schema, strict=True)]
-    return _Cells(arrays, _also_missing(bad, declared, found))
+                bad[place] = str(value)
+            else:
+                objects[place] = value
+    typed = json_columns(objects, declared)
+    for place, reason in typed.bad.items():
+        if found[place] is not None:
+            bad.setdefault(place, reason)
+    return _Cells(typed.arrays, _also_missing(bad, declared, found))
 
 
 def _csv(payload: Payload, desc: RelationDesc, found: Sequence[bytes | None]) -> _Cells:
