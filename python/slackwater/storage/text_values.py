@@ -274,7 +274,7 @@ def from_json(value: Any, kind: pa.DataType) -> Any:
 
 
 def from_json_cells(cells: Sequence[Any], kind: pa.DataType) -> Converted:
-    """What `from_json` makes of each cell, as a column. Positions in `bad` are NULL in it.
+    """The values that `from_json` makes of the cells, as a column that is NULL where one is bad.
 
     Cells of one kind are converted together; where that fails, each by itself.
     """
