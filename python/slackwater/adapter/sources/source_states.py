@@ -59,6 +59,7 @@ class SourceStates:
         self._committer = committer
         self._history_kept = HISTORY_KEPT
         self._whole: set[GlobalId] = set()
+        self._begun: frozenset[tuple[GlobalId, str]] = frozenset()
 
     def configure(self, parameters: Mapping[str, str]) -> None:
         """Goes on with those of the parameters that concern sources."""
@@ -96,6 +97,16 @@ class SourceStates:
         if source_id not in self._whole and self.reached(source_id).statistics.snapshot_committed:
             self._whole.add(source_id)
         return source_id in self._whole
+
+    def has_begun(self, source_id: GlobalId, export: str) -> bool:
+        """Whether an export that was added to a source has its first contents.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        if (source_id, export) not in self._begun:
+            begun = self.reached(source_id).statistics.begun
+            self._begun |= {(source_id, each) for each in begun}
+        return (source_id, export) in self._begun
 
     def commit(
         self,
@@ -171,7 +182,8 @@ def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple
 
 
 def _decode(counters: str) -> SourceStatistics:
-    return SourceStatistics(**json.loads(counters))
+    found = json.loads(counters)
+    return SourceStatistics(**{**found, "begun": tuple(found.get("begun", ()))})
 
 
 def write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:
