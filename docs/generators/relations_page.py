@@ -105,6 +105,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_secrets": "The names of secrets; nothing shows their values.",
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
+    "mz_source_references": (
+        "What sources with several tables have, and when they were asked: CREATE TABLE ... FROM"
+        " SOURCE makes a table of it. `columns` are there if they are known before."
+    ),
+    "mz_kafka_source_tables": "The tables that are made of topics, and how they read messages.",
     "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
     "mz_sink_statistics": (
         "Messages of sinks and their bytes since the leader has begun: handed over, and committed."

@@ -412,7 +412,7 @@ def _check_cluster(state: CatalogState, item: CatalogItem) -> None:
 
 def _check_columns(item: CatalogItem) -> None:
     seen: set[str] = set()
-    is_read = item.kind is ItemKind.SOURCE
+    is_read = item.feeder is not None
     for column in () if item.desc is None else item.desc.columns:
         if fold(column.name) in seen:
             raise user_error(

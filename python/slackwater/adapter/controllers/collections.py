@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
+from slackwater.adapter.catalog.details import SinkDetails, SourceTableDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.parameters import milliseconds
@@ -280,6 +280,8 @@ def running_ahead(items: Iterable[CatalogItem]) -> set[GlobalId]:
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
+    if isinstance(item.details, SourceTableDetails):
+        return IngestionExport(state.item(item.details.source).progress, item.details.export)
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
             return OtherWriter()

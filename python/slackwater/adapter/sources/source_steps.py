@@ -80,10 +80,11 @@ class SourceSteps:
 
 def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
     """The collection that an export of the source fills; None when it was dropped."""
-    exported = source.ingested.exports.get(export)
-    if exported is None and source.shard_id is not None:
-        return source
-    return state.items.get(source.ingested.exports[export])
+    made = source.ingested.exports.get(export)
+    if made is not None:
+        return state.items.get(made)
+    # A source with rows of its own has no other export that is not among those.
+    return source if source.shard_id is not None else state.tables_of(source.id).get(export)
 
 
 def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
