@@ -463,7 +463,9 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     secrets = Secrets(persist.transactions)
     metrics = Metrics()
     checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
-    steps = SourceSteps(persist, relations.catalog, states, given.clock, metrics)
+    steps = SourceSteps(
+        persist, relations.catalog, states, given.clock, metrics, base.collections.begin
+    )
     ingestion = IngestionRunner(steps.commit, states.record, given.clock)
     webhooks = Webhooks(
         lambda: relations.state,

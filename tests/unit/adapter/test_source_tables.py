@@ -59,6 +59,11 @@ def test_a_table_that_comes_later_has_what_one_from_the_begin_has(place):
     place.wait(lambda: len({row["__time"] for row in place.updates("again")}) > 3)
     first, times = agree(place, "bids", "again")
     assert len(times) > 3
+    # Before its first contents it would be empty beside what was there already.
+    assert place.env.relations.since(place.item("again")).value == first
+    with pytest.raises(SlackwaterError) as error:
+        place.read("again", first - 1)
+    assert error.value.condition == "SLACKWATER_NO_VALID_TIMESTAMP"
     begun = [row for row in place.updates("again") if row["__time"] == first]
     assert len(begun) > 20
     place.restart()

@@ -29,6 +29,7 @@ from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.tables import source_states, source_statistics, source_status_history
 from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import (
     IngestionStep,
@@ -115,8 +116,10 @@ class SourceStates:
         step: IngestionStep,
         appends: Mapping[int, RowsOrParts],
         more: Sequence[Step] = (),
-    ) -> None:
+    ) -> Timestamp:
         """Commits rows with ``__diff`` by shard and the durable state of `step`, at one time.
+
+        Returns the time.
 
         The steps in `more` run in the same transaction. Raises `StepSuperseded` unless `reached` is
         the stored state, SLACKWATER_DEPENDENCY_DROPPED, and what `GroupCommitter.submit` raises.
@@ -143,7 +146,7 @@ class SourceStates:
             inserted=sum(rows.num_rows for rows in step.updates.values()),
             steps=(advance, *more),
         )
-        self._committer.submit(write).result()
+        return self._committer.submit(write).result().timestamp
 
     def record(self, changes: Sequence[StatusChange]) -> None:
         """Adds to the history, which is cut to its length; dropped sources are left out."""
