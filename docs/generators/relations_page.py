@@ -84,7 +84,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_source_statistics": (
         "What each source has read, committed and skipped; it outlives the application."
     ),
-    "mz_source_statuses": "How each source is; `error` names file and line of a bad row.",
+    "mz_source_statuses": (
+        "How each source is, and each table that a source fills; `error` names file and line of a"
+        " bad row. A table that has no contents yet is `starting`."
+    ),
     "mz_sink_statuses": "How each sink is.",
     "mz_object_dependencies": "Which object reads which, directly.",
     "mz_object_fully_qualified_names": "Ids and names of all objects, for joins.",

@@ -84,6 +84,8 @@ def test_what_a_table_of_a_source_is_and_takes(place):
     assert len(place.read("t")) == 60
     (table,) = [row for row in place.system("mz_tables") if row["name"] == "t"]
     assert table["source_id"] == place.item("market").id
+    (status,) = [row for row in place.system("mz_source_statuses") if row["name"] == "t"]
+    assert (status["type"], status["status"]) == ("table", "running")
     (shown,) = place.sql("SHOW CREATE TABLE t")
     made = "CREATE TABLE `slackwater`.`default`.`t` FROM SOURCE `slackwater`.`default`.`market`"
     assert shown["createtab_stmt"] == f"{made} (REFERENCE `auction`.`users`)"
@@ -123,6 +125,23 @@ def test_the_references_of_sources(place):
     place.sql("ALTER SOURCE IF EXISTS nothing REFRESH REFERENCES")
     twice = "CREATE SOURCE m FROM LOAD GENERATOR AUCTION FOR TABLES (bids, bids AS c)"
     assert refused(place, twice) == "SLACKWATER_INVALID_OPTION"
+
+
+def test_reads_wait_for_the_first_contents(place):
+    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 0)")
+    place.sql("CREATE SOURCE m IN CLUSTER c FROM LOAD GENERATOR AUCTION")
+    place.sql("CREATE TABLE u FROM SOURCE m (REFERENCE users)")
+    place.sql("SET slackwater.statement_timeout = '50ms'")
+    with pytest.raises(SlackwaterError) as error:
+        place.read("u")
+    assert error.value.condition == "SLACKWATER_SNAPSHOT_TIMEOUT"
+    assert "slackwater.default.u has not read yet" in error.value.message
+    assert "The cluster c, which reads it, has no replicas." in error.value.message
+    (status,) = [row for row in place.system("mz_source_statuses") if row["name"] == "u"]
+    assert status["status"] == "paused"
+    place.sql("SET slackwater.statement_timeout = '10min'")
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    assert len(place.read("u")) == 60
 
 
 @pytest.mark.parametrize(

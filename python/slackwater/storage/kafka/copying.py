@@ -10,15 +10,25 @@ Source: docs/decisions 0073.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from slackwater.storage.kafka.envelopes import Envelope
 from slackwater.storage.kafka.topic import Messages, Topic, Upstream
 
-COPY_BYTES = 128 * 1024 * 1024
-"""A read of a copy takes about so much, or less: twice what a step of the source takes, so that a
-copy gets to a source that has as much to read as it can."""
 READ_MESSAGES = 20_000
 WAIT_MS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """About how much one read of a copy takes at most: siblings wait meanwhile."""
+
+    messages: int = 40_000
+    size_bytes: int = 8 * 1024 * 1024
+
+    def beside(self, messages: int, size_bytes: int) -> Room:
+        """The room beside a source whose steps take so much: more, so that copies get there."""
+        return Room(max(self.messages, 2 * messages), max(self.size_bytes, 2 * size_bytes))
 
 
 class Copy:
@@ -32,14 +42,16 @@ class Copy:
         self._upstream = upstream
         self._start_offsets = dict(enumerate(start_offsets))
         self._positions: dict[int, int] = {}
-        self.messages = 0
+        self._topic: Topic | None = None
+        self._given: dict[int, int] = {}
+        """The next offset that the client gives, of each partition that is assigned."""
 
     @property
     def read_so_far(self) -> int:
         """The number of offsets that it has passed."""
         return sum(self._positions.values())
 
-    def read(self, until: Mapping[int, int], check: Callable[[Topic], None]) -> bool:
+    def read(self, until: Mapping[int, int], room: Room, check: Callable[[Topic], None]) -> bool:
         """Reads on towards these offsets. Whether exactly what is before them was taken now.
 
         `check` raises when the topic has become another one. No copy survives an error: another
@@ -48,17 +60,19 @@ class Copy:
         topic = self._upstream.topic()
         self._begin(topic, until)
         lacking = {each: at for each, at in self._positions.items() if at < until[each]}
-        if lacking:
+        if topic is not self._topic or any(self._given.get(p) != at for p, at in lacking.items()):
             # What an earlier read brought of messages behind its end was left out: they come again.
             topic.assign(lacking)
-        size_bytes = 0
-        while lacking and size_bytes < COPY_BYTES:
+            self._topic, self._given = topic, dict(lacking)
+        count = size_bytes = 0
+        while lacking and count < room.messages and size_bytes < room.size_bytes:
             read = topic.read(READ_MESSAGES, WAIT_MS)
             messages = _before(read.messages, self._positions, until)
             if len(messages):
                 self.envelope.take(messages)
-                self.messages += len(messages)
+            count += len(read.messages)
             size_bytes += read.messages.size_bytes
+            self._given.update(read.positions)
             moved = {p: min(at, until[p]) for p, at in read.positions.items() if p in lacking}
             moved = {p: at for p, at in moved.items() if at > self._positions[p]}
             self._positions.update(moved)

@@ -34,7 +34,7 @@ from slackwater.storage.ingestion import (
     SourceStatistics,
     SourceStatus,
 )
-from slackwater.storage.kafka.copying import Copy
+from slackwater.storage.kafka.copying import Copy, Room
 from slackwater.storage.kafka.envelopes import Changes, Envelope
 from slackwater.storage.kafka.topic import OffsetsLost, Topic, TopicIdentity, Upstream
 from slackwater.storage.pieces import StagedRows
@@ -124,6 +124,7 @@ class KafkaIngestion:
         self._begun = frozenset[str]() if tables is None else tables.begun
         self._joined: list[str] = []
         self._copies: dict[str, Copy] = {}
+        self._last_step = (0, 0)
         self._frontier = frontier
         self._positions = {} if frontier is None else _positions(frontier)
         self._snapshot_ends: Mapping[int, int] | None = None
@@ -188,6 +189,7 @@ class KafkaIngestion:
         self._frontier = step.frontier
         self._reported = step.status
         self._pending, self._lost, self._skips_lost = None, None, False
+        self._last_step = (self._messages, self._size_bytes)
         self._messages = self._size_bytes = 0
         if self._anew is not None:
             self._anew.done.set()
@@ -229,10 +231,10 @@ class KafkaIngestion:
 
     def _read_copies(self, topic: Topic) -> None:
         """Reads on for the tables that are copied; those whose copy is whole belong to the step."""
-        had = bool(self._exports)
+        had, room = bool(self._exports), Room().beside(*self._last_step)
         for name, copy in list(self._copies.items()):
             try:
-                is_whole = copy.read(self._positions, self._check_same)
+                is_whole = copy.read(self._positions, room, self._check_same)
             except BaseException as error:
                 self._copies.pop(name).close()
                 if not isinstance(error, OffsetsLost):
