@@ -33,7 +33,7 @@ from slackwater.storage.source_time import SourceFrontier
 
 GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK", "TPCH"]
 MAX_MISSED_TICKS = 100
-COPIED_TICKS = 1000
+COPIED_TICKS = 200
 """So many ticks are made again for a new table between two looks at the others."""
 
 ORGANIZATIONS = 10

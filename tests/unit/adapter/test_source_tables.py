@@ -32,6 +32,12 @@ def refused(place, text):
     return error.value.condition
 
 
+def told(place, name):
+    """The type and the status of a source, or of a table that one fills."""
+    (found,) = [row for row in place.system("mz_source_statuses") if row["name"] == name]
+    return found["type"], found["status"]
+
+
 def ids(place, name, at):
     return sorted(row["id"] for row in place.rows(name, at))
 
@@ -84,8 +90,7 @@ def test_what_a_table_of_a_source_is_and_takes(place):
     assert len(place.read("t")) == 60
     (table,) = [row for row in place.system("mz_tables") if row["name"] == "t"]
     assert table["source_id"] == place.item("market").id
-    (status,) = [row for row in place.system("mz_source_statuses") if row["name"] == "t"]
-    assert (status["type"], status["status"]) == ("table", "running")
+    place.wait(lambda: told(place, "t") == ("table", "running"))
     (shown,) = place.sql("SHOW CREATE TABLE t")
     made = "CREATE TABLE `slackwater`.`default`.`t` FROM SOURCE `slackwater`.`default`.`market`"
     assert shown["createtab_stmt"] == f"{made} (REFERENCE `auction`.`users`)"
@@ -137,8 +142,7 @@ def test_reads_wait_for_the_first_contents(place):
     assert error.value.condition == "SLACKWATER_SNAPSHOT_TIMEOUT"
     assert "slackwater.default.u has not read yet" in error.value.message
     assert "The cluster c, which reads it, has no replicas." in error.value.message
-    (status,) = [row for row in place.system("mz_source_statuses") if row["name"] == "u"]
-    assert status["status"] == "paused"
+    assert told(place, "u") == ("table", "paused")
     place.sql("SET slackwater.statement_timeout = '10min'")
     place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
     assert len(place.read("u")) == 60
