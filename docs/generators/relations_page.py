@@ -84,7 +84,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_source_statistics": (
         "What each source has read, committed and skipped; it outlives the application."
     ),
-    "mz_source_statuses": "How each source is; `error` names file and line of a bad row.",
+    "mz_source_statuses": (
+        "How each source is, and each table that a source fills; `error` names file and line of a"
+        " bad row. A table that has no contents yet is `starting`."
+    ),
     "mz_sink_statuses": "How each sink is.",
     "mz_object_dependencies": "Which object reads which, directly.",
     "mz_object_fully_qualified_names": "Ids and names of all objects, for joins.",
@@ -105,6 +108,11 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_secrets": "The names of secrets; nothing shows their values.",
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
+    "mz_source_references": (
+        "What sources with several tables have, and when they were asked: CREATE TABLE ... FROM"
+        " SOURCE makes a table of it. `columns` are there if they are known before."
+    ),
+    "mz_kafka_source_tables": "The tables that are made of topics, and how they read messages.",
     "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
     "mz_sink_statistics": (
         "Messages of sinks and their bytes since the leader has begun: handed over, and committed."

@@ -35,6 +35,11 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.source_tables import (
+    CreateTableFromSource,
+    ReferencedTable,
+    RefreshReferences,
+)
 from slackwater.planner.parser.tokens import Kind, tokenize
 from slackwater.repr.errors import SlackwaterError, TextPosition
 
@@ -100,6 +105,13 @@ generators = (
         counts,
         seed=counts,
         for_all_tables=st.booleans(),
+    )
+    | st.builds(
+        s.LoadGenerator,
+        st.just("AUCTION"),
+        for_tables=st.lists(st.builds(ReferencedTable, names, st.none() | parts), max_size=3).map(
+            tuple
+        ),
     )
     | st.builds(
         s.LoadGenerator,
@@ -177,7 +189,7 @@ topics = st.builds(
     KafkaSource,
     names,
     st.sampled_from(["t", "a.b-c_1"]),
-    decodings,
+    st.none() | decodings,
     st.lists(st.integers(0, 9), max_size=3).map(tuple),
     group_id_prefix=st.none() | texts,
 ) | st.builds(
@@ -191,7 +203,8 @@ topics = st.builds(
 
 def takes_columns(connector):
     if isinstance(connector, KafkaSource):
-        return connector.decoding.value.kind in ("JSON", "CSV")
+        decoding = connector.decoding
+        return decoding is not None and decoding.value.kind in ("JSON", "CSV")
     return isinstance(connector, s.FilesSource)
 
 
@@ -260,6 +273,16 @@ statements = st.one_of(
     altered,
     st.builds(ValidateConnection, names),
     st.builds(SkipLost, names, st.booleans()),
+    st.builds(RefreshReferences, names, st.booleans()),
+    st.builds(
+        CreateTableFromSource,
+        names,
+        names,
+        st.none() | names,
+        decoding=st.none() | decodings,
+        if_not_exists=st.booleans(),
+        retain_history_ms=maybe_spans,
+    ),
     st.builds(ResnapshotSource, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),

@@ -93,6 +93,7 @@ SHARES = {
     "test_the_snapshot_comes_at_one_time_if_it_is_transactional": Share(100, 200),
     "test_a_topic_is_what_its_messages_before_the_frontier_are": Share(150, 3_000),
     "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
+    "test_tables_are_what_the_messages_before_the_frontier_are": Share(150, 3_000),
     "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
     "test_each_update_is_committed_once_whatever_fails": Share(120, 4_000),
     "test_a_leader_that_hangs_writes_nothing_beside_the_next_one": Share(80, 2_000),
@@ -103,6 +104,7 @@ SHARES = {
         300, 1_000
     ),
     "test_auction_references_are_whole_after_every_step": Share(50, 200),
+    "test_a_generated_table_that_comes_later_has_what_one_from_the_begin_has": Share(80, 400),
     "test_counter_against_its_definition": Share(50, 200),
     "test_a_clock_shows_one_row": Share(30, 100),
     "test_references_are_whole_and_keys_unique_after_every_tick": Share(20, 80),

@@ -1,5 +1,7 @@
 """Load generators: whole references, repeatable, and resumable at any step."""
 
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -8,10 +10,12 @@ from tests.property.histories import histories
 
 from slackwater.storage.generators import (
     MAX_MISSED_TICKS,
+    GeneratedTables,
     GeneratorConfig,
     GeneratorIngestion,
     exports,
 )
+from slackwater.storage.ingestion import IngestionProgress
 
 NOW = 1_700_000_000_000
 TINY = 0.00001
@@ -65,6 +69,72 @@ def test_auction_references_are_whole_after_every_step(seed, pauses):
             ("bids", "auction_id", "auctions"),
         ]:
             assert {row[column] for row in step.get(name, [])} <= ids[target]
+
+
+def _count(contents, step):
+    """Adds the updates of a step to the contents of its exports."""
+    for name, table in step.updates.items():
+        for *row, diff in zip(*table.to_pydict().values(), strict=True):
+            contents[name][tuple(row)] += diff
+
+
+@histories()
+@given(
+    st.sampled_from(["AUCTION", "TPCH"]),
+    st.lists(
+        st.tuples(
+            st.sampled_from(["poll", "poll", "lose", "crash", "add", "drop", "long pause"]),
+            st.integers(0, 4000),
+            st.integers(0, 3),
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+)
+def test_a_generated_table_that_comes_later_has_what_one_from_the_begin_has(kind, history):
+    config = GeneratorConfig(kind, scale_factor=TINY)
+    names = list(exports(kind))
+    wanted = {f"{name}_0": name for name in names}
+    everything = {name: Counter() for name in names}
+    contents, begun, reached, now = {}, set(), (None, None), NOW
+
+    def resumed():
+        tables = GeneratedTables(lambda: dict(wanted), frozenset(begun))
+        return GeneratorIngestion(config, *reached, tables)
+
+    ingestion, whole = resumed(), GeneratorIngestion(config)
+    for number, (action, pause, place) in enumerate([*history, ("poll", 1000, 0)]):
+        now += pause * (100 if action == "long pause" else 1)
+        if action == "add":
+            wanted[f"t_{number}"] = names[place]
+        elif action == "drop":
+            wanted.pop(f"{names[place]}_0", None)
+        if action == "crash":
+            ingestion = resumed()
+        step = ingestion.poll(now)
+        while isinstance(step, IngestionProgress):
+            step = ingestion.poll(now)
+        if step is None:
+            continue
+        if step.frontier != reached[0]:
+            same = whole.poll(now)
+            assert same.frontier == step.frontier
+            _count(everything, same)
+            whole.committed(same)
+        for name in step.statistics.begun:
+            assert name not in begun
+            contents[name] = Counter()
+        begun.update(step.statistics.begun)
+        assert step.updates.keys() <= contents.keys()
+        _count(contents, step)
+        reached = (step.frontier, step.state)
+        if action == "lose":
+            ingestion = resumed()  # the answer of the commit was lost
+        else:
+            ingestion.committed(step)
+        for name in begun & wanted.keys():
+            assert contents[name] == everything[wanted[name]]
+    assert begun >= wanted.keys()
 
 
 def test_seeds_differ():

@@ -37,16 +37,19 @@ from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
+from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
+from slackwater.adapter.ddl.planned_tables import SourceTablePlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.schedules import ClusterSchedules
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
+from slackwater.adapter.ddl.source_tables import SourceTableDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import Tables
@@ -207,7 +210,7 @@ def open_coordinator(given: Given) -> Coordinator:
         system=system,
         indexes=base.dataflows,
         stashed=base.stashed,
-        has_snapshot=connectors.states.has_snapshot,
+        snapshots=connectors.states,
     )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
@@ -460,7 +463,9 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     secrets = Secrets(persist.transactions)
     metrics = Metrics()
     checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
-    steps = SourceSteps(persist, relations.catalog, states, given.clock, metrics)
+    steps = SourceSteps(
+        persist, relations.catalog, states, given.clock, metrics, base.collections.begin
+    )
     ingestion = IngestionRunner(steps.commit, states.record, given.clock)
     webhooks = Webhooks(
         lambda: relations.state,
@@ -552,12 +557,13 @@ def _definitions(
 ) -> Definitions:
     changes, planners = defining.changes, defining.planners
     relations = base.relations
+    topics = KafkaPlanner(lambda: relations.state, connectors.kafka)
     planner = ConnectorPlanner(
         changes,
         relations,
         base.timeline,
         given.spark,
-        KafkaPlanner(lambda: relations.state, connectors.kafka),
+        topics,
         KafkaSinkPlanner(lambda: relations.state, connectors.targets),
     )
     return Definitions(
@@ -582,6 +588,14 @@ def _definitions(
         connections=ConnectionDefinitions(changes, connectors.connections, given.validate),
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
+        ),
+        source_tables=SourceTableDefinitions(
+            changes,
+            SourceTablePlanner(topics, DeclaredColumns(given.spark)),
+            connectors.states,
+            connectors.ingestion,
+            connectors.kafka,
+            given.clock,
         ),
         topics=TopicDefinitions(changes, connectors.kafka, connectors.ingestion),
         parameters=defining.parameters,

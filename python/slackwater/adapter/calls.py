@@ -422,7 +422,7 @@ def object_json(item: CatalogItem) -> Mapping[str, Any]:
         "schema_name": item.schema_name,
         "name": item.name,
         "schema": json.loads(desc.to_json()),
-        "writable": item.kind is ItemKind.TABLE,
+        "writable": item.is_writable,
         "properties": properties,
         "comment": item.comment,
         "view": view,

@@ -5,25 +5,36 @@ tick 0. The position in the source is the number of the tick; the durable state 
 0 (``base_ms``) and the time of the last tick. Tick n is due at ``base_ms + n * tick_interval_ms``.
 After a pause longer than MAX_MISSED_TICKS intervals the base moves forward, so that at most that
 many missed ticks are made up for.
+
+The state also has each base from the first tick that it counted for on (``bases``). So the ticks
+that were can be made again, at their times, for a table that is added to a running generator.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage import tpch
-from slackwater.storage.ingestion import IngestionStep, SourceStatistics, SourceStatus
+from slackwater.storage.ingestion import (
+    IngestionProgress,
+    IngestionStep,
+    SourceStatistics,
+    SourceStatus,
+)
 from slackwater.storage.source_time import SourceFrontier
 
 GeneratorKind = Literal["COUNTER", "AUCTION", "CLOCK", "TPCH"]
 MAX_MISSED_TICKS = 100
+COPIED_TICKS = 200
+"""So many ticks are made again for a new table between two looks at the others."""
 
 ORGANIZATIONS = 10
 USERS = 60
@@ -154,28 +165,73 @@ _TICKS: Mapping[str, Callable[[GeneratorConfig, int, int], dict[str, list[Update
 }
 
 
-def _state(base_ms: int | None, last_time_ms: int | None) -> str:
-    return json.dumps({"base_ms": base_ms, "last_time_ms": last_time_ms})
+def remembers_times(state: str | None) -> bool:
+    """Whether the times of all ticks that were are known; in states of early releases they are not.
+
+    None: there were none yet.
+    """
+    return state is None or "bases" in json.loads(state)
+
+
+Bases = tuple[tuple[int, int], ...]
+"""The times of tick 0, each with the first tick that it counts for, in order."""
+
+
+def _state(base_ms: int | None, last_time_ms: int | None, bases: Bases | None) -> str:
+    times = {} if bases is None else {"bases": bases}
+    return json.dumps({"base_ms": base_ms, "last_time_ms": last_time_ms, **times})
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratedTables:
+    """The exports of a generator, which come and go while it runs.
+
+    `references` gives, by their names, what they are of the generator's relations, as it is now.
+    `begun` are those that have contents already.
+    """
+
+    references: Callable[[], Mapping[str, str]]
+    begun: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Copy:
+    """The ticks that were, made again for an export: those before `following`."""
+
+    reference: str
+    following: int = 0
+    rows: list[pa.Table] = field(default_factory=list)
 
 
 class GeneratorIngestion:
-    """The ingestion of a load generator, from the durable frontier and state on."""
+    """The ingestion of a load generator, from the durable frontier and state on.
+
+    Promise: in each step each export has what the ticks before the frontier make of it, as if it
+    had been there from the first one on; until then it has nothing.
+    """
 
     def __init__(
         self,
         config: GeneratorConfig,
         frontier: SourceFrontier | None = None,
         state: str | None = None,
+        tables: GeneratedTables | None = None,
     ) -> None:
+        """`tables` None: all relations of the generator, under their names."""
         self._config = config
+        own = {name: name for name in _EXPORTS[config.kind]}
+        self._references = (lambda: own) if tables is None else tables.references
+        self._begun = frozenset(own) if tables is None else tables.begun
+        self._copies: dict[str, _Copy] = {}
         self._tick = 0
         self._base_ms: int | None = None
         self._last_time_ms: int | None = None
+        self._bases: Bases | None = ()
         self._ceased = False
         if frontier is not None and state is not None:
             self._continue_from(frontier, state)
 
-    def poll(self, now_ms: int) -> IngestionStep | None:
+    def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         config = self._config
         base = now_ms if self._base_ms is None else self._base_ms
         interval = config.tick_interval_ms
@@ -188,14 +244,21 @@ class GeneratorIngestion:
                 due = MAX_MISSED_TICKS
         if config.up_to is not None:
             due = min(due, config.up_to - self._tick)
+        references = self._references()
+        copied = self._copied(references)
+        if due <= 0 and not copied:
+            return self._copying() if self._copies else self._end()
         if due <= 0:
-            return self._end()
+            # Only what was made again: nothing else moves.
+            base, due = self._base_ms or 0, 0
         following = self._tick + due
-        updates = self._updates(base, following)
+        bases = self._with_base(base) if due else self._bases
+        updates = self._updates(references, base, following, copied)
         count = sum(rows.num_rows for rows in updates.values())
+        last = self._time(base, following - 1) if due else self._last_time_ms
         return IngestionStep(
             updates=updates,
-            state=_state(base, self._time(base, following - 1)),
+            state=_state(base, last, bases),
             frontier=SourceFrontier.at(following),
             status=SourceStatus("ceased" if following == config.up_to else "running"),
             statistics=SourceStatistics(
@@ -204,25 +267,76 @@ class GeneratorIngestion:
                 offset_known=following,
                 offset_committed=following,
                 snapshot_committed=True,
+                begun=tuple(copied),
+            ),
+        )
+
+    def _copied(self, references: Mapping[str, str]) -> dict[str, Sequence[pa.Table]]:
+        """The rows of the exports that begin with the next step, each up to the ticks of now."""
+        missing = {name: each for name, each in references.items() if name not in self._begun}
+        self._copies = {
+            name: self._copies.get(name) or _Copy(each) for name, each in missing.items()
+        }
+        left = COPIED_TICKS
+        for copy in self._copies.values():
+            end = min(self._tick, copy.following + left)
+            left -= end - copy.following
+            for number in range(copy.following, end):
+                found = tick(self._config, number, self._time_of(number))
+                copy.rows += [found[copy.reference]] if copy.reference in found else []
+            copy.following = end
+        return {name: c.rows for name, c in self._copies.items() if c.following == self._tick}
+
+    def _copying(self) -> IngestionProgress:
+        return IngestionProgress(
+            SourceStatus("ceased" if self._ceased else "running"),
+            SourceStatistics(
+                snapshot_records_known=self._tick * len(self._copies),
+                snapshot_records_staged=sum(each.following for each in self._copies.values()),
             ),
         )
 
     def _time(self, base_ms: int, number: int) -> int:
         return base_ms + number * (self._config.tick_interval_ms or 0)
 
-    def _updates(self, base_ms: int, following: int) -> dict[str, pa.Table]:
-        """The updates of the ticks before `following`."""
-        if self._config.kind == "CLOCK":
-            return {"clock": self._moved(self._time(base_ms, following - 1))}
-        found: dict[str, list[pa.Table]] = {}
-        for number in range(self._tick, following):
-            for name, rows in tick(self._config, number, self._time(base_ms, number)).items():
-                found.setdefault(name, []).append(rows)
-        return {name: pa.concat_tables(tables) for name, tables in found.items()}
+    def _time_of(self, number: int) -> int:
+        """The time of a tick that was."""
+        bases = self._bases or ((0, self._base_ms or 0),)
+        place = bisect_right(bases, number, key=lambda each: each[0]) - 1
+        return self._time(bases[max(0, place)][1], number)
+
+    def _with_base(self, base_ms: int) -> Bases | None:
+        """The bases once the next tick has this one."""
+        bases = self._bases
+        if bases is None or (bases and bases[-1][1] == base_ms):
+            return bases
+        return (*bases, (self._tick, base_ms))
+
+    def _updates(
+        self,
+        references: Mapping[str, str],
+        base_ms: int,
+        following: int,
+        copied: Mapping[str, Sequence[pa.Table]],
+    ) -> dict[str, pa.Table]:
+        """The updates of the ticks before `following`, and what was made again, by export."""
+        shown = {name: each for name, each in references.items() if name in self._begun}
+        shown |= {name: references[name] for name in copied}
+        made: dict[str, list[pa.Table]] = {}
+        if self._config.kind == "CLOCK" and following > self._tick:
+            made["clock"] = [self._moved(self._time(base_ms, following - 1))]
+        else:
+            for number in range(self._tick, following):
+                ticked = tick(self._config, number, self._time(base_ms, number))
+                for reference, rows in ticked.items():
+                    made.setdefault(reference, []).append(rows)
+        found = {name: [*copied.get(name, ()), *made.get(each, ())] for name, each in shown.items()}
+        return {name: pa.concat_tables(tables) for name, tables in found.items() if tables}
 
     def committed(self, step: IngestionStep) -> None:
         self._continue_from(step.frontier, step.state)
         self._ceased = step.status.status == "ceased"
+        self._begun |= frozenset(step.statistics.begun)
 
     def _continue_from(self, frontier: SourceFrontier, state: str) -> None:
         decoded = json.loads(state)
@@ -230,6 +344,8 @@ class GeneratorIngestion:
         self._tick = position.offset
         self._base_ms = decoded["base_ms"]
         self._last_time_ms = decoded["last_time_ms"]
+        bases = decoded.get("bases")
+        self._bases = None if bases is None else tuple((first, base) for first, base in bases)
 
     def _end(self) -> IngestionStep | None:
         """Says once, after a restart too, that UP TO is reached."""
@@ -237,7 +353,7 @@ class GeneratorIngestion:
             return None
         return IngestionStep(
             updates={},
-            state=_state(self._base_ms, self._last_time_ms),
+            state=_state(self._base_ms, self._last_time_ms, self._bases),
             frontier=SourceFrontier.at(self._tick),
             status=SourceStatus("ceased"),
         )

@@ -45,7 +45,8 @@ class SourceStatistics:
 
     `offset_known` and `offset_committed` are positions (ticks, files), not increments.
     `rows_skipped` counts malformed rows that ON ERROR SKIP left out. `snapshot_records_known` and
-    `snapshot_records_staged` are those of a snapshot of which that can be said.
+    `snapshot_records_staged` are those of a snapshot of which that can be said. `begun` are the
+    exports that were added to the running source and have their first contents.
     """
 
     messages_received: int = 0
@@ -58,6 +59,7 @@ class SourceStatistics:
     snapshot_committed: bool = False
     snapshot_records_known: int | None = None
     snapshot_records_staged: int | None = None
+    begun: tuple[str, ...] = ()
 
     def during(self, step: SourceStatistics | None) -> SourceStatistics:
         """These counters while `step` is being made. None: no step that takes long is."""
@@ -86,6 +88,7 @@ class SourceStatistics:
             snapshot_committed=self.snapshot_committed or step.snapshot_committed,
             snapshot_records_known=step.snapshot_records_known or self.snapshot_records_known,
             snapshot_records_staged=step.snapshot_records_staged or self.snapshot_records_staged,
+            begun=(*self.begun, *step.begun),
         )
 
 
@@ -170,7 +173,7 @@ class Reached:
 
     def is_changed_by(self, step: IngestionStep) -> bool:
         """Whether `step` has something to commit."""
-        news = bool(step.updates) or bool(step.errors)
+        news = bool(step.updates) or bool(step.errors) or bool(step.statistics.begun)
         return news or (step.state, step.frontier) != (self.state, self.frontier)
 
     def after(self, step: IngestionStep) -> Reached:

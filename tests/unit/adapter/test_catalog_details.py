@@ -21,10 +21,12 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     KafkaSettings,
     MaterializedViewDetails,
+    MessageSettings,
     PlanVersion,
     ProgressDetails,
     SecretDetails,
     SinkDetails,
+    SourceTableDetails,
     SubsourceDetails,
     TableDetails,
     ViewDetails,
@@ -90,6 +92,14 @@ TOPIC = {
     "start_offsets": [3, 0],
     "group_id_prefix": "p",
     "key_schema": {"schema": '"long"', "registry": "u9", "has_header": True},
+    "value_schema": None,
+}
+NO_ROWS = {
+    "decoding": None,
+    "declared": None,
+    "start_offsets": [],
+    "group_id_prefix": "",
+    "key_schema": None,
     "value_schema": None,
 }
 INGESTED = {"interval_ms": 10, "retain_history_ms": None, "progress": "u4", "exports": {}}
@@ -197,6 +207,32 @@ STORED = {
     ),
     "topic": ("source", {"connector": "kafka", "config": TOPIC, "connection": "u8", **INGESTED}),
     "progress": ("source", {"connector": "progress", "parent": "u3", "retain_history_ms": None}),
+    "topic without rows": (
+        "source",
+        {
+            "connector": "kafka",
+            "config": {"topic": "t", "cluster": "c", "topic_id": "i", **NO_ROWS},
+            "connection": "u8",
+            **INGESTED,
+        },
+    ),
+    "table made of a source": (
+        "table",
+        {
+            "connector": "source",
+            "source": "u3",
+            "export": "u9",
+            "reference": ["a", "b"],
+            "retain_history_ms": 4,
+            "messages": {
+                "decoding": TOPIC["decoding"],
+                "declared": TOPIC["declared"],
+                "key_schema": TOPIC["key_schema"],
+                "value_schema": None,
+            },
+            "errors": 7,
+        },
+    ),
     "table of a source": ("source", {"parent": "u3", "export": "t", "retain_history_ms": 4}),
 }
 FILES_CONFIG = FilesConfig("/in", Format("CSV", True, ";", ""), None, "SKIP")
@@ -273,6 +309,28 @@ MEANT = {
         "u4",
     ),
     "progress": ProgressDetails("u3"),
+    "topic without rows": KafkaDetails(
+        KafkaSettings("t", "c", "i"), "u8", interval_ms=10, progress="u4"
+    ),
+    "table made of a source": SourceTableDetails(
+        "u3",
+        "u9",
+        ("a", "b"),
+        4,
+        MessageSettings(
+            Decoding(
+                Payload("CSV", 2, None, ";"),
+                Payload("AVRO"),
+                (Included("HEADER", "h", "x", True),),
+                "UPSERT",
+                "wrong",
+                "SKIP",
+            ),
+            '{"type": "struct", "fields": []}',
+            AvroSchema('"long"', "u9"),
+        ),
+        7,
+    ),
     "table of a source": SubsourceDetails("u3", "t", 4),
 }
 

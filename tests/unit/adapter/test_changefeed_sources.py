@@ -329,6 +329,22 @@ def test_checkpoints_do_not_pile_up(place):
     assert place.env.persist.transactions.query(lambda conn: conn.scalar(count)) == 0
 
 
+def test_a_row_that_one_table_cannot_take_is_missing_in_no_other(place):
+    create(place, ["a", "b"])
+    send(place, payload(row(1, "much", 5), row(2, 20, 5, "b")))
+    send(place, resolved(5))
+    bound(place, 5 * 10**10 + 1)
+    (letter,) = place.rows("bank_dead_letters")
+    assert letter["topic"] == "a"
+    # Neither table has an error: both can be read, and the source goes on.
+    assert place.read("a") == []
+    assert [each["balance"] for each in place.read("b")] == [20]
+    send(place, payload(row(1, 10, 7), row(2, 21, 7, "b")))
+    send(place, resolved(7))
+    bound(place, 7 * 10**10 + 1)
+    assert (rows(place, "a"), rows(place, "b")) == ({1: 10}, {2: 21})
+
+
 def test_dead_letters_are_read_counted_and_tried_again(place):
     create(place, ["a"])
     send(place, payload(row(1, 10, 5), row(1, 99, 5, "later"), row(2, 98, 5, "later")))

@@ -233,7 +233,12 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
     sources.record(changes(source, "late"))
     with pytest.raises(SlackwaterError, match="dropped"):
         SourceSteps(
-            place.env.persist, place.env.catalog, sources, place.env.clock_ms, Metrics()
+            place.env.persist,
+            place.env.catalog,
+            sources,
+            place.env.clock_ms,
+            Metrics(),
+            lambda ids, at: None,
         ).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert (

@@ -19,8 +19,10 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     KafkaSettings,
     MaterializedViewDetails,
+    MessageSettings,
     SecretDetails,
     SinkDetails,
+    SourceTableDetails,
     TableDetails,
     ViewDetails,
 )
@@ -74,6 +76,10 @@ TOPIC = KafkaDetails(
     KafkaSettings("t", "cluster", "id", Decoding(Payload("JSON"), Payload("TEXT"), (), "UPSERT")),
     user_id(20),
 )
+TABLES_TOPIC = KafkaDetails(KafkaSettings("w", "cluster", "id"), user_id(20))
+OF_TOPIC = SourceTableDetails(
+    user_id(25), "u26", ("w",), None, MessageSettings(Decoding(Payload("TEXT")))
+)
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 INTO_TOPIC = SinkDetails(
     KafkaSinkConfig("t", "TEXT", "JSON", "UPSERT", ("k",)), Timestamp(0), connection=user_id(20)
@@ -122,6 +128,8 @@ def snapshot():
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
         entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
+        entry(25, "tables_topic", ItemKind.SOURCE, 20, details=TABLES_TOPIC),
+        entry(26, "of_topic", ItemKind.TABLE, 25, details=OF_TOPIC),
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
@@ -236,6 +244,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_source_status_history
         mz_storage_shards mz_recent_storage_usage mz_shard_usage
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
+        mz_source_references mz_kafka_source_tables
         mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_kafka_sinks
         mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
@@ -335,6 +344,8 @@ def test_objects_of_each_kind(snapshot):
         "t": "table",
         "s": "source",
         "topic": "source",
+        "tables_topic": "source",
+        "of_topic": "table",
         "into_topic": "sink",
         "v": "view",
         "mv": "materialized-view",
@@ -351,7 +362,7 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 14
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 16
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "into_topic",
@@ -365,8 +376,16 @@ def test_objects_of_each_kind(snapshot):
     told = ("type", "connection_id", "envelope_type", "key_format", "value_format")
     assert [source[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert [tuple(row.values()) for row in rows("mz_kafka_sources", snapshot)] == [
-        ("u22", "", "t", "cluster", "id")
+        ("u22", "", "t", "cluster", "id"),
+        ("u25", "", "w", "cluster", "id"),
     ]
+    assert [tuple(row.values()) for row in rows("mz_source_references", snapshot)] == [
+        ("u25", None, "w", EPOCH, None)
+    ]
+    assert [tuple(row.values()) for row in rows("mz_kafka_source_tables", snapshot)] == [
+        ("u26", "w", "none", None, "text")
+    ]
+    assert user_rows("mz_tables", snapshot)["of_topic"]["source_id"] == "u25"
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert sink["format"] is None
@@ -404,6 +423,8 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u18", "u14"),
         ("u19", "u14"),
         ("u22", "u20"),
+        ("u25", "u20"),
+        ("u26", "u25"),
         ("u23", "u14"),
         ("u23", "u20"),
     }

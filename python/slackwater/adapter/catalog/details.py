@@ -171,13 +171,17 @@ class FilesDetails:
 
 @dataclass(frozen=True, slots=True)
 class GeneratorDetails:
-    """A load generator. `exports` are its tables by their names; none: it is itself the table."""
+    """A load generator. `exports` are the tables that were made with it, by what it calls them.
+
+    `referenced_ms` is when it was last asked what it has; None: at its creation.
+    """
 
     config: GeneratorConfig | KeyValueConfig
     interval_ms: int | None = None
     retain_history_ms: int | None = None
     progress: GlobalId | None = None
     exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    referenced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,20 +284,15 @@ class AvroSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSettings:
-    """The declaration of a source that reads a topic, and which topic it was then.
+class MessageSettings:
+    """The rules by which messages become rows.
 
     `declared` are the columns of values, as JSON, if they were declared. The schemas are there
     where keys and values are Avro; the formats in `decoding` have none then.
     """
 
-    topic: str
-    cluster: str
-    topic_id: str
     decoding: Decoding
     declared: str | None = None
-    start_offsets: tuple[int, ...] = ()
-    group_id_prefix: str = ""
     key_schema: AvroSchema | None = None
     value_schema: AvroSchema | None = None
 
@@ -305,8 +304,37 @@ class KafkaSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """The declaration of a source that reads a topic, and which topic it was then.
+
+    `decoding` and the fields of `MessageSettings` belong to the source's own rows. `decoding` None:
+    it has none, but tables.
+    """
+
+    topic: str
+    cluster: str
+    topic_id: str
+    decoding: Decoding | None = None
+    declared: str | None = None
+    start_offsets: tuple[int, ...] = ()
+    group_id_prefix: str = ""
+    key_schema: AvroSchema | None = None
+    value_schema: AvroSchema | None = None
+
+    @property
+    def messages(self) -> MessageSettings | None:
+        """The rules by which messages become rows of the source; None: it has tables instead."""
+        if self.decoding is None:
+            return None
+        return MessageSettings(self.decoding, self.declared, self.key_schema, self.value_schema)
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaDetails:
-    """A source that reads a topic. `dead_letters` is the name of one of its exports."""
+    """A source that reads a topic. `dead_letters` is the name of one of its exports.
+
+    `referenced_ms` is when it was last asked what it has; None: at its creation.
+    """
 
     config: KafkaSettings
     connection: GlobalId
@@ -316,6 +344,7 @@ class KafkaDetails:
     progress: GlobalId | None = None
     exports: Mapping[str, GlobalId] = field(default_factory=dict)
     errors: int | None = None
+    referenced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,10 +364,33 @@ class SubsourceDetails:
     retain_history_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SourceTableDetails:
+    """A table that the ingestion of `source` fills, as the export of that name.
+
+    `reference` is what the source calls the contents. `messages` say how messages become rows,
+    where the source reads such. `errors` is the shard of the errors in the contents.
+    """
+
+    source: GlobalId
+    export: str
+    reference: tuple[str, ...]
+    retain_history_ms: int | None = None
+    messages: MessageSettings | None = None
+    errors: int | None = None
+
+
 IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails | KafkaDetails
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
-Retaining = TableDetails | MaterializedViewDetails | IndexDetails | SourceDetails | PartDetails
+Retaining = (
+    TableDetails
+    | SourceTableDetails
+    | MaterializedViewDetails
+    | IndexDetails
+    | SourceDetails
+    | PartDetails
+)
 Details = NoDetails | ViewDetails | SinkDetails | SecretDetails | ConnectionDetails | Retaining
 
 _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
@@ -352,7 +404,13 @@ _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
 }
 """The types of details by the connector in the metastore; a table of a source has none."""
 
-CONNECTOR_NAMES: Mapping[type[Any], str | None] = {kind: name for name, kind in _CONNECTORS.items()}
+OF_SOURCE = "source"
+"""The connector of a table that a source fills; other tables have none."""
+
+CONNECTOR_NAMES: Mapping[type[Any], str | None] = {
+    SourceTableDetails: OF_SOURCE,
+    **{kind: name for name, kind in _CONNECTORS.items()},
+}
 
 _KINDS: Mapping[str, type[Details]] = {
     "table": TableDetails,
@@ -382,7 +440,11 @@ def to_json(details: Details) -> Mapping[str, Any]:
 
 def from_json(kind: str, found: Mapping[str, Any]) -> Details:
     """The details of an object of that kind, as an object of the protocol names it."""
-    made = _CONNECTORS[found.get("connector")] if kind == "source" else _KINDS[kind]
+    made: type[Details]
+    if kind == "table" and found.get("connector") == OF_SOURCE:
+        made = SourceTableDetails
+    else:
+        made = _CONNECTORS[found.get("connector")] if kind == "source" else _KINDS[kind]
     details: Details = _converter.structure(found, made)
     return details
 

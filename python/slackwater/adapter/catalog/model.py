@@ -29,6 +29,7 @@ from slackwater.adapter.catalog.details import (
     ProgressDetails,
     Retaining,
     SinkDetails,
+    SourceTableDetails,
     TableDetails,
     ViewDetails,
     WebhookDetails,
@@ -152,6 +153,19 @@ class CatalogItem:
                 return self.depends_on
 
     @property
+    def feeder(self) -> GlobalId | None:
+        """The source that fills it: of a source itself or the whole that it is a part of, of a
+        table its source; None: none does."""
+        if isinstance(self.details, SourceTableDetails):
+            return self.details.source
+        return self.parent or self.id if self.kind is ItemKind.SOURCE else None
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether statements write it: a table that no source fills."""
+        return self.kind is ItemKind.TABLE and not isinstance(self.details, SourceTableDetails)
+
+    @property
     def is_progress(self) -> bool:
         """Whether it is the progress relation of a source, which is its parent."""
         return isinstance(self.details, ProgressDetails)
@@ -174,6 +188,7 @@ class CatalogItem:
                 FilesDetails(errors=shard_id)
                 | KafkaDetails(errors=shard_id)
                 | MaterializedViewDetails(errors=shard_id)
+                | SourceTableDetails(errors=shard_id)
             ):
                 return shard_id
             case _:
@@ -413,6 +428,14 @@ class CatalogState:
         """The objects that use it directly, oldest first."""
         users = self.used_by.get(global_id, frozenset())
         return tuple(self.items[each] for each in sorted(users, key=_age))
+
+    def tables_of(self, source: GlobalId) -> dict[str, CatalogItem]:
+        """The tables of a source that were made by themselves, by their exports, oldest first."""
+        return {
+            item.details.export: item
+            for item in self.dependents(source)
+            if isinstance(item.details, SourceTableDetails) and item.details.source == source
+        }
 
     def with_dependents(self, roots: Iterable[GlobalId]) -> tuple[CatalogItem, ...]:
         """`roots` and all that depends on them, transitively; dependents come first."""

@@ -348,7 +348,9 @@ def _rename_item(state: CatalogState, op: RenameItem) -> CatalogState:
     # A change of case alone keeps its own entry.
     if state.find(schema.name, op.new_name) != item:
         _check_name_free(state, schema.name, op.new_name)
-    dependents = [i for i in state.dependents(item.id) if i.kind not in _BY_ID]
+    users = state.dependents(item.id)
+    # A table that a source fills shows the name that the source has then.
+    dependents = [i for i in users if i.kind not in _BY_ID and i.feeder != item.id]
     # What uses a connection knows it by its id, and shows the name that it has then.
     if dependents and item.kind is not ItemKind.CONNECTION:
         raise _dependents_exist("rename", item.full_name, dependents)
@@ -412,7 +414,7 @@ def _check_cluster(state: CatalogState, item: CatalogItem) -> None:
 
 def _check_columns(item: CatalogItem) -> None:
     seen: set[str] = set()
-    is_read = item.kind is ItemKind.SOURCE
+    is_read = item.feeder is not None
     for column in () if item.desc is None else item.desc.columns:
         if fold(column.name) in seen:
             raise user_error(

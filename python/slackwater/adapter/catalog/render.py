@@ -16,7 +16,9 @@ from slackwater.adapter.catalog.details import (
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    MessageSettings,
     SinkDetails,
+    SourceTableDetails,
     ViewDetails,
 )
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
@@ -31,9 +33,10 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
-from slackwater.planner.parser.kafka_source import KafkaSource, Payload, Registry
+from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import (
     Column,
@@ -67,6 +70,8 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
     its cluster has now.
     """
     history = item.retain_history_ms
+    if isinstance(item.details, SourceTableDetails):
+        return _table_of_source_sql(state, item, item.details)
     match item.kind:
         case ItemKind.TABLE:
             return create_table_sql(
@@ -100,6 +105,17 @@ def _with_connection(
     details, connector = item.details, source.connector
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
+    connector = replace(connector, connection=name_of(state.item(details.connection)))
+    if connector.decoding is not None and details.config.messages is not None:
+        decoding = _with_registries(state, connector.decoding, details.config.messages)
+        connector = replace(connector, decoding=decoding)
+    return replace(source, connector=connector)
+
+
+def _with_registries(
+    state: CatalogState, decoding: Decoding, messages: MessageSettings
+) -> Decoding:
+    """The decoding with the names that the registries of its schemas have now."""
 
     def named(payload: Payload | None, schema: AvroSchema | None) -> Payload | None:
         if payload is None or schema is None or schema.registry is None:
@@ -111,14 +127,33 @@ def _with_connection(
             payload, schema=replace(registry, connection=name_of(state.item(schema.registry)))
         )
 
-    config, decoding = details.config, connector.decoding
-    decoding = replace(
+    return replace(
         decoding,
-        key=named(decoding.key, config.key_schema),
-        value=named(decoding.value, config.value_schema) or decoding.value,
+        key=named(decoding.key, messages.key_schema),
+        value=named(decoding.value, messages.value_schema) or decoding.value,
     )
-    name = name_of(state.item(details.connection))
-    return replace(source, connector=replace(connector, connection=name, decoding=decoding))
+
+
+def _table_of_source_sql(
+    state: CatalogState, item: CatalogItem, details: SourceTableDetails
+) -> str:
+    """The statement with the names that the source, and registries of schemas, have now."""
+    match _parsed(item.create_sql):
+        case CreateTableFromSource() as made:
+            decoding = made.decoding
+            if decoding is not None and details.messages is not None:
+                decoding = _with_registries(state, decoding, details.messages)
+            return to_sql(
+                replace(
+                    made,
+                    name=name_of(item),
+                    source=name_of(state.item(details.source)),
+                    decoding=decoding,
+                    retain_history_ms=item.retain_history_ms,
+                )
+            )
+        case _:
+            return item.create_sql
 
 
 def _with_topic(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:

@@ -5,19 +5,19 @@ Source: spec controllers 2.8, 2.9; coordinator 2.10 (how much history is kept).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
-from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
+from slackwater.adapter.catalog.details import SinkDetails, SourceTableDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.parameters import milliseconds
 from slackwater.repr.errors import FatalError
-from slackwater.repr.frontier import Frontier
+from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.read_policy import LagWriteFrontier
+from slackwater.repr.read_policy import LagWriteFrontier, ValidFrom
 from slackwater.storage.controller.core import StorageController
 from slackwater.storage.controller.descriptions import (
     CollectionDescription,
@@ -174,6 +174,25 @@ class Collections:
         """Whether the item, and all that it reads, has its contents."""
         return item.id not in self._lost and not self._lost_inputs(item)
 
+    def begin(self, ids: Collection[GlobalId], at: Timestamp | None) -> None:
+        """Lets nobody read these collections before a time, at which they get their first contents.
+
+        None: before their present upper. Holds that are there stay. Dropped ones are left out.
+        """
+        found = (self.state().items.get(each) for each in ids)
+        policies = {item.id: self._retention(item) for item in found if item is not None}
+
+        def change(core: StorageController) -> None:
+            for global_id, policy in policies.items():
+                state = core.capabilities.collections.get(global_id)
+                if state is not None and not state.is_dropped:
+                    since = core.capabilities.upper(state) if at is None else Frontier(at)
+                    core.set_read_policy([(global_id, ValidFrom(since)), (global_id, policy)])
+                    core.announce_since(global_id)
+
+        if policies:
+            self.storage.do(change)
+
     def create(self, items: Iterable[CatalogItem], after: CatalogState) -> None:
         """Makes the collections of items that were created durably.
 
@@ -280,6 +299,8 @@ def running_ahead(items: Iterable[CatalogItem]) -> set[GlobalId]:
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
+    if isinstance(item.details, SourceTableDetails):
+        return IngestionExport(state.item(item.details.source).progress, item.details.export)
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
             return OtherWriter()

@@ -114,7 +114,7 @@ class Relations:
 
     def tables_below(self, ids: Iterable[GlobalId]) -> frozenset[int]:
         """The shards of the tables among the items, and of those that they are computed from."""
-        found = (item for item in self.state.below(ids) if item.kind is ItemKind.TABLE)
+        found = (item for item in self.state.below(ids) if item.is_writable)
         return frozenset(item.shard_id for item in found if item.shard_id is not None)
 
     def refuse_errors(self, item: CatalogItem, lower: Timestamp, upper: Timestamp) -> None:

@@ -15,7 +15,12 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
-from slackwater.adapter.catalog.details import FilesDetails, KafkaDetails
+from slackwater.adapter.catalog.details import (
+    FilesDetails,
+    KafkaDetails,
+    MessageSettings,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import (
@@ -251,7 +256,14 @@ class Changes:
         match item.details:
             case FilesDetails(config=files) if files.on_error == "PROPAGATE":
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case KafkaDetails(config=topic) if topic.decoding.on_error == "PROPAGATE":
+            case KafkaDetails(config=topic) if _propagates(topic.messages):
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case SourceTableDetails(messages=messages) if _propagates(messages):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case _:
                 return made
+
+
+def _propagates(messages: MessageSettings | None) -> bool:
+    """Whether messages that cannot be read become errors of the contents."""
+    return messages is not None and messages.decoding.on_error == "PROPAGATE"

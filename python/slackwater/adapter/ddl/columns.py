@@ -133,7 +133,7 @@ def refuse_nullability(item: CatalogItem, state: CatalogState) -> None:
 def _refuse(
     item: CatalogItem, state: CatalogState, action: str, is_shaped: Callable[[CatalogItem], bool]
 ) -> None:
-    if item.kind is not ItemKind.TABLE:
+    if not item.is_writable:
         raise unsupported(
             f"Another column for a {item.kind.display_name} (on {item.full_name})",
             "The columns of tables can be changed.",

@@ -14,6 +14,7 @@ from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
+from slackwater.adapter.ddl.source_tables import SourceTableDefinitions
 from slackwater.adapter.ddl.sources import SourceDefinitions
 from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.topics import TopicDefinitions
@@ -27,12 +28,14 @@ from slackwater.planner.parser.connection_statements import (
 )
 from slackwater.planner.parser.kafka_source import ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
 
 Create = (
     st.CreateView
     | st.CreateViewUnder
     | st.CreateMaterializedView
     | st.CreateSource
+    | CreateTableFromSource
     | st.CreateSink
     | st.CreateSecret
     | CreateConnection
@@ -56,6 +59,7 @@ class Definitions:
     secrets: SecretDefinitions
     connections: ConnectionDefinitions
     changefeeds: ChangefeedDefinitions
+    source_tables: SourceTableDefinitions
     topics: TopicDefinitions
     parameters: ParameterDefinitions
     clusters: ClusterDefinitions
@@ -75,6 +79,7 @@ class Definitions:
                 | st.CreateViewUnder()
                 | st.CreateMaterializedView()
                 | st.CreateSource()
+                | CreateTableFromSource()
                 | st.CreateSecret()
                 | CreateConnection()
             ):
@@ -117,6 +122,8 @@ class Definitions:
                 self.changefeeds.replay(execution, statement)
             case SkipLost():
                 self.topics.skip_lost(execution, statement)
+            case RefreshReferences():
+                self.source_tables.refresh_references(execution, statement)
             case ResnapshotSource():
                 self.topics.resnapshot(execution, statement)
             case st.CommentOn():
@@ -138,6 +145,8 @@ class Definitions:
                 self.views.create_materialized_view(execution, named, statement)
             case st.CreateSource():
                 self.sources.create_source(execution, named, statement)
+            case CreateTableFromSource():
+                self.source_tables.create_table(execution, named, statement)
             case st.CreateSink():
                 self.sinks.create_sink(execution, named, statement)
             case st.CreateSecret():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings
+from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings, MessageSettings
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner, connection_named
@@ -15,7 +15,7 @@ from slackwater.adapter.external.kafka import Named
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload
 from slackwater.repr.errors import invalid_option, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.columns import source_columns
@@ -27,14 +27,26 @@ LEAST_INTERVAL_MS = 50
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """The details of a new source that reads a topic, and its columns.
+    """The details of a new source that reads a topic, and its columns; None: it has none.
 
     `statement` has the full name of the connection, which means the same everywhere.
     """
 
     statement: st.CreateSource
-    desc: RelationDesc
+    desc: RelationDesc | None
     details: KafkaDetails
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMessages:
+    """The rules by which messages become rows, and the columns of these.
+
+    `shown` has the full names of registries.
+    """
+
+    settings: MessageSettings
+    desc: RelationDesc
+    shown: Decoding
 
 
 class KafkaPlanner:
@@ -69,10 +81,12 @@ class KafkaPlanner:
                 f"the least is {LEAST_INTERVAL_MS} ms",
             )
         connection = connection_named(self._state(), context, connector.connection, "KAFKA")
-        schemas = self._schemas.plan(context, connector)
-        columns = source_columns(connector.decoding, declared, schemas.texts)
-        _check_names(columns.desc, declared, connector, blank.full_name)
-        columns.desc.arrow_schema()
+        decoding, topic_name = connector.decoding, connector.topic
+        messages = (
+            None
+            if decoding is None
+            else self.messages(blank, context, topic_name, decoding, declared)
+        )
         named = Named(blank.full_name, connection.full_name, connector.topic)
         with self._kafka.looked_at(named, connection.id) as topic:
             state = topic.state()
@@ -82,26 +96,47 @@ class KafkaPlanner:
                 topic=connector.topic,
                 cluster=state.identity.cluster,
                 topic_id=state.identity.topic,
-                decoding=schemas.kept,
-                declared=None if declared is None else declared.to_json(),
+                decoding=None if messages is None else messages.settings.decoding,
+                declared=None if messages is None else messages.settings.declared,
                 start_offsets=offsets,
                 group_id_prefix=connector.group_id_prefix or "",
-                key_schema=schemas.key,
-                value_schema=schemas.value,
+                key_schema=None if messages is None else messages.settings.key_schema,
+                value_schema=None if messages is None else messages.settings.value_schema,
             ),
             connection.id,
             interval_ms=interval,
             retain_history_ms=statement.retain_history_ms,
         )
-        named_fully = replace(connector, connection=name_of(connection), decoding=schemas.shown)
+        shown_decoding = None if messages is None else messages.shown
+        named_fully = replace(connector, connection=name_of(connection), decoding=shown_decoding)
         shown = replace(statement, connector=named_fully)
-        return PlannedTopic(shown, columns.desc, details)
+        return PlannedTopic(shown, None if messages is None else messages.desc, details)
+
+    def messages(
+        self,
+        blank: CatalogItem,
+        context: Context,
+        topic: str,
+        decoding: Decoding,
+        declared: RelationDesc | None,
+    ) -> PlannedMessages:
+        """The rules by which messages of a topic become rows of `blank`.
+
+        `declared` are the columns of values, if they are declared. Raises what `plan` raises of
+        columns and schemas.
+        """
+        schemas = self._schemas.plan(context, topic, decoding)
+        columns = source_columns(decoding, declared, schemas.texts)
+        _check_names(columns.desc, declared, decoding.value, blank.full_name)
+        columns.desc.arrow_schema()
+        kept = None if declared is None else declared.to_json()
+        settings = MessageSettings(schemas.kept, kept, schemas.key, schemas.value)
+        return PlannedMessages(settings, columns.desc, schemas.shown)
 
 
 def _check_names(
-    desc: RelationDesc, declared: RelationDesc | None, connector: KafkaSource, source: str
+    desc: RelationDesc, declared: RelationDesc | None, payload: Payload, source: str
 ) -> None:
-    payload = connector.decoding.value
     width = payload.columns or len(payload.header or ())
     if payload.kind == "CSV" and declared is not None and len(declared.columns) != width:
         raise user_error(

@@ -12,7 +12,7 @@ from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.external.avro import check
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.planner.parser.connection_statements import ConnectionKind
-from slackwater.planner.parser.kafka_source import Decoding, GivenSchema, KafkaSource, Payload
+from slackwater.planner.parser.kafka_source import Decoding, GivenSchema, Payload
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import invalid_option, user_error
 from slackwater.storage.kafka.avro import ReaderSchemas, unreadable
@@ -46,16 +46,15 @@ class SchemaPlanner:
         self._state = state
         self._kafka = kafka
 
-    def plan(self, context: Context, connector: KafkaSource) -> PlannedSchemas:
-        """The schemas of a source.
+    def plan(self, context: Context, topic: str, decoding: Decoding) -> PlannedSchemas:
+        """The schemas of what reads a topic.
 
         Raises SLACKWATER_UNKNOWN_OBJECT, SLACKWATER_UNKNOWN_SCHEMA, SLACKWATER_AVRO_SCHEMA,
         SLACKWATER_REGISTRY_UNREACHABLE, SLACKWATER_CONNECTOR_MISSING.
         """
-        decoding = connector.decoding
         key_format = decoding.key_format if decoding.needs_keys else None
-        key = self._schema(context, connector.topic, key_format, is_key=True)
-        value = self._schema(context, connector.topic, decoding.value, is_key=False)
+        key = self._schema(context, topic, key_format, is_key=True)
+        value = self._schema(context, topic, decoding.value, is_key=False)
         shown = replace(
             decoding,
             key=self._named(context, decoding.key),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
@@ -27,14 +27,15 @@ from slackwater.adapter.catalog.details import (
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.replaced import refuse_replacement
-from slackwater.adapter.catalog.settings import ESCAPED_LITERALS
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner, PlannedSink
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
+from slackwater.adapter.sources.references import found_reference
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.checkpoints.names import canonical
 from slackwater.compute.engine import Engine
@@ -47,7 +48,7 @@ from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import Column, RelationDesc, quote_string
+from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.discovery import local_path
@@ -83,6 +84,7 @@ class ConnectorPlanner:
         self._relations = relations
         self._timeline = timeline
         self._spark = engine
+        self._columns = DeclaredColumns(engine)
 
     def plan_source(
         self, blank: CatalogItem, context: Context, statement: st.CreateSource
@@ -230,21 +232,16 @@ class ConnectorPlanner:
         )
         tables = exports(connector.kind)
         single = len(tables) == 1
-        if not single and not connector.for_all_tables:
-            raise user_error(
-                "SLACKWATER_SYNTAX_ERROR",
-                statement="CREATE SOURCE",
-                found="the end",
-                expected=f"FOR ALL TABLES, because {connector.kind} has several tables",
-            )
         own_desc = next(iter(tables.values())) if single else None
         details = _generator_details(statement, config, config.tick_interval_ms)
         source = _defined(blank, statement, own_desc, details)
         if single:
             return source, []
         return source, [
-            self._child(source, export, desc, statement.retain_history_ms)
-            for export, desc in tables.items()
+            replace(
+                self._child(source, export, tables[export], statement.retain_history_ms), name=name
+            )
+            for export, name in _chosen(connector, tables).items()
         ]
 
     def _key_value(
@@ -301,9 +298,9 @@ class ConnectorPlanner:
             on_error=connector.on_error,
         )
         if statement.columns is None:
-            desc = inferred_columns(self._engine(context), config, blank.full_name)
+            desc = inferred_columns(self._columns.engine(context), config, blank.full_name)
         else:
-            desc = self._declared(statement.columns.text, context)
+            desc = self._columns.declared(statement.columns.text, context)
         desc.arrow_schema()
         details = FilesDetails(
             config,
@@ -317,10 +314,11 @@ class ConnectorPlanner:
     ) -> tuple[CatalogItem, list[CatalogItem]]:
         """The source, and its dead letters if it has any."""
         given = statement.columns
-        declared = None if given is None else self._declared(given.text, context)
+        declared = None if given is None else self._columns.declared(given.text, context)
         planned = self._kafka.plan(blank, context, statement, declared)
         details, letters = planned.details, None
-        if details.config.decoding.on_error == "DEAD LETTER":
+        messages = details.config.messages
+        if messages is not None and messages.decoding.on_error == "DEAD LETTER":
             wanted = f"{blank.name}_dead_letters"
             letters = free_name(self._relations.state, blank.schema_name, wanted)
             details = replace(details, dead_letters=letters)
@@ -422,7 +420,7 @@ class ConnectorPlanner:
         return item, AlterItem(source.id, details=details, create_sql=to_sql(widened))
 
     def _feed_columns(self, table: st.ChangefeedTable, context: Context) -> RelationDesc:
-        declared = self._declared(table.columns.text, context)
+        declared = self._columns.declared(table.columns.text, context)
         names = {column.name.casefold(): column.name for column in declared.columns}
         for wanted in table.key:
             if wanted not in declared.names:
@@ -467,31 +465,30 @@ class ConnectorPlanner:
             inputs.append(each)
         return replace(connector, check=replace(connector.check, inputs=tuple(inputs)))
 
-    def _declared(self, columns: str, context: Context) -> RelationDesc:
-        """The columns of a declaration, as Spark's parser understands them in that session.
-
-        Spark lets every column of `from_json` be NULL, and keeps NOT NULL in a cast.
-        """
-
-        def fields(query: str) -> RelationDesc:
-            analysis = self._engine(context).analyze(query, "slackwater", ("default",))
-            return RelationDesc.from_json(analysis.desc.columns[0].type_json)
-
-        parsed = fields(f"SELECT from_json('{{}}', {quote_string(columns)}) AS row")
-        needed = fields(f"SELECT CAST(NULL AS STRUCT<{columns}>) AS row")
-        pairs = zip(parsed.columns, needed.columns, strict=True)
-        return RelationDesc(tuple(replace(c, nullable=n.nullable) for c, n in pairs))
-
-    def _engine(self, context: Context) -> Engine:
-        """Spark with the session's settings, save for those of the syntax of texts."""
-        settings = dict(context.settings or {})
-        settings.pop(ESCAPED_LITERALS, None)
-        return self._spark.under(settings)
-
 
 def _used(details: KafkaDetails) -> tuple[GlobalId, ...]:
     """The connections that a source needs, each once."""
-    return tuple(dict.fromkeys((details.connection, *details.config.registries)))
+    messages = details.config.messages
+    registries = () if messages is None else messages.registries
+    return tuple(dict.fromkeys((details.connection, *registries)))
+
+
+def _chosen(connector: st.LoadGenerator, tables: Mapping[str, RelationDesc]) -> dict[str, str]:
+    """The tables that are made with the source, by what it calls them.
+
+    Raises SLACKWATER_UNKNOWN_REFERENCE, and SLACKWATER_INVALID_OPTION for one that is named twice.
+    """
+    if connector.for_all_tables:
+        return {name: name for name in tables}
+    known = [(connector.kind.lower(), name) for name in tables]
+    found: dict[str, str] = {}
+    for each in connector.for_tables:
+        *_, reference = found_reference(connector.kind, known, each.reference)
+        if reference in found:
+            reason = "it is there twice; CREATE TABLE ... FROM SOURCE makes another table of it"
+            raise invalid_option("FOR TABLES", "CREATE SOURCE", reference, reason)
+        found[reference] = each.name or reference
+    return found
 
 
 def _defined(

@@ -173,7 +173,10 @@ def _replaceable(state: CatalogState, definition: StageTable) -> CatalogItem | N
         return None
     if existing is None and definition.mode is TableMode.CREATE_OR_REPLACE:
         return None
-    return state.get(*_named(definition), ItemKind.TABLE)
+    found = state.get(*_named(definition), ItemKind.TABLE)
+    if not found.is_writable:
+        raise found.wrong_kind("table that no source fills")
+    return found
 
 
 def _same_columns(existing: CatalogItem, desc: RelationDesc) -> bool:

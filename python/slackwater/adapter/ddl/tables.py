@@ -152,7 +152,7 @@ class Tables:
             if isinstance(details, TableDetails | ViewDetails):
                 details = replace(details, properties=properties)
             sql = item.create_sql
-            if item.kind is ItemKind.TABLE:
+            if item.is_writable:
                 sql = create_table_sql(item.full_name, desc, retain_ms, comment, properties)
             altered = AlterItem(item.id, details=details, comment=comment, create_sql=sql)
             self._changes.commit(self._changes.with_columns(item, desc, altered), execution.user)
@@ -209,7 +209,7 @@ _DISPLAY_NAMES = {
 
 def _refuse_property(key: str, item: CatalogItem) -> None:
     """Refuses a property of anything but a table or view: SHOW CREATE could not repeat it."""
-    if item.kind not in (ItemKind.TABLE, ItemKind.VIEW):
+    if not item.is_writable and item.kind is not ItemKind.VIEW:
         raise unsupported(
             f"The property {key} of the {item.kind.display_name} {item.full_name}",
             advice=f"Of properties it has {RETAIN_HISTORY} only; COMMENT describes it.",

@@ -46,7 +46,13 @@ class TopicDefinitions:
         if found is None:
             return
         source, running = found
-        if source.of(KafkaDetails).config.decoding.envelope == "NONE":
+        decoding = source.of(KafkaDetails).config.decoding
+        if decoding is None:
+            raise unsupported(
+                "RESNAPSHOT of a source without FORMAT",
+                advice="Drop its table and create it anew: it reads the topic from its beginning.",
+            )
+        if decoding.envelope == "NONE":
             raise unsupported(
                 "RESNAPSHOT of a source with ENVELOPE NONE",
                 advice="Its rows have no keys to tell which of them are there already: create a "

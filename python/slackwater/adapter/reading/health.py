@@ -31,7 +31,7 @@ class Health:
 
     def source_status(self, source: CatalogItem) -> StatusChange | None:
         """The last change of a source's status; for a table of a source, that of the source."""
-        owner = source.parent or source.id
+        owner = source.feeder or source.id
         told = self.ingestion.status(owner) or self.webhooks.status(source)
         if told is None and not source.is_webhook and self.idle_cluster(source) is not None:
             return StatusChange(self.timeline.now(), owner, SourceStatus("paused"))
@@ -105,7 +105,7 @@ class Health:
         until the source stalls anew.
         """
         found = state.below(item.id for item in items)
-        owners = {item.parent or item.id for item in found if item.kind is ItemKind.SOURCE}
+        owners = {item.feeder for item in found if item.feeder is not None}
         for source in map(state.item, sorted(owners)):
             change = self.ingestion.status(source.id) or self.webhooks.status(source)
             if change is None or change.status.status != "stalled":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.details import KafkaDetails, SourceTableDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.catalog.naming import keys_as_stored
 from slackwater.adapter.catalog.replaced import refuse_replacement
@@ -113,6 +113,18 @@ class OpenIndexes(Protocol):
         ...
 
 
+class Snapshots(Protocol):
+    """The seam to what sources have read of what there was at first."""
+
+    def has_snapshot(self, source_id: GlobalId) -> bool:
+        """Whether the first contents of a source are durable."""
+        ...
+
+    def has_begun(self, source_id: GlobalId, export: str) -> bool:
+        """Whether an export that was added to a source has its first contents."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reads:
     """Binds queries. Thread-safe; waits in the caller's thread."""
@@ -125,7 +137,7 @@ class Reads:
     system: SystemRows
     indexes: OpenIndexes
     stashed: StashedRows
-    has_snapshot: Callable[[GlobalId], bool]
+    snapshots: Snapshots
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _open: dict[str, OpenHold] = field(default_factory=dict, init=False)
 
@@ -368,25 +380,38 @@ class Reads:
             )
 
     def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
-        """Returns once each topic below these relations was read up to where it was at first.
+        """Returns once each topic below these relations was read up to where it was at first, and
+        each table that was added to a source has its first contents.
 
-        Before that a source would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
+        Before that they would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
         statement's deadline, and SLACKWATER_CANCELED.
         """
         below = self.relations.state.below(ids)
-        owners = {item.parent or item.id for item in below if item.kind is ItemKind.SOURCE}
-        for source in map(self.relations.item, sorted(owners)):
+        for source in map(self.relations.item, sorted({i.feeder for i in below if i.feeder})):
             # Other sources have something to show as soon as they have begun.
-            if not isinstance(source.details, KafkaDetails):
-                continue
-            found = partial(self.has_snapshot, source.id)
-            if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):
-                raise user_error(
-                    "SLACKWATER_SNAPSHOT_TIMEOUT",
-                    objectName=source.full_name,
-                    seconds=f"{cancellation.timeout_ms / 1000:g}",
-                    reason=self.health.waits_for(source),
-                )
+            if isinstance(source.details, KafkaDetails):
+                found = partial(self.snapshots.has_snapshot, source.id)
+                self._wait_for_snapshot(found, source, source, cancellation)
+        for item in below:
+            if isinstance(item.details, SourceTableDetails):
+                source = self.relations.item(item.details.source)
+                found = partial(self.snapshots.has_begun, source.id, item.details.export)
+                self._wait_for_snapshot(found, item, source, cancellation)
+
+    def _wait_for_snapshot(
+        self,
+        found: Callable[[], bool],
+        item: CatalogItem,
+        source: CatalogItem,
+        cancellation: Cancellation,
+    ) -> None:
+        if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):
+            raise user_error(
+                "SLACKWATER_SNAPSHOT_TIMEOUT",
+                objectName=item.full_name,
+                seconds=f"{cancellation.timeout_ms / 1000:g}",
+                reason=self.health.waits_for(source),
+            )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self.relations.item(global_id)

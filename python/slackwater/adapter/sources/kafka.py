@@ -10,7 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from slackwater.adapter.catalog.details import AvroSchema, KafkaDetails
+from slackwater.adapter.catalog.details import (
+    AvroSchema,
+    KafkaDetails,
+    MessageSettings,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.avro import AvroMessages
@@ -21,7 +26,7 @@ from slackwater.adapter.writing.staged_files import staged_piece
 from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import errors_at
 from slackwater.repr.dataflow_error import decode
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -68,32 +73,44 @@ class KafkaSources:
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
         details = item.of(KafkaDetails)
-        config, connection = details.config, details.connection
-        named = Named(item.full_name, self.relations.item(connection).full_name, config.topic)
-        upstream = KafkaUpstream(
-            named,
-            self._group(config.group_id_prefix, item.id),
-            access=lambda: self.connections.kafka(connection),
-            version=lambda: self.connections.version(connection),
-        )
+        config = details.config
+        messages = config.messages
+        tables = _Tables(self, item.id, frozenset(reached.statistics.begun))
         ingestion = KafkaIngestion(
             KafkaConfig(
                 item.full_name,
                 config.topic,
                 TopicIdentity(config.cluster, config.topic_id),
-                export=item.name,
+                export=None if messages is None else item.name,
                 dead_letters=details.dead_letters,
                 start_offsets=config.start_offsets,
             ),
-            upstream,
-            self._envelope(item, details),
+            self.upstream(item, item.id),
+            None if messages is None else self.envelope(item, config.topic, messages),
             reached.frontier,
+            tables if messages is None else None,
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
 
-    def _envelope(self, item: CatalogItem, details: KafkaDetails) -> Envelope:
-        config, stored = details.config, item.stored
+    def upstream(self, source: CatalogItem, name: str) -> KafkaUpstream:
+        """The topic of a source, over a client of its own, whose group has that name."""
+        details = source.of(KafkaDetails)
+        config, connection = details.config, details.connection
+        named = Named(source.full_name, self.relations.item(connection).full_name, config.topic)
+        return KafkaUpstream(
+            named,
+            self._group(config.group_id_prefix, name),
+            access=lambda: self.connections.kafka(connection),
+            version=lambda: self.connections.version(connection),
+        )
+
+    def envelope(self, item: CatalogItem, topic: str, config: MessageSettings) -> Envelope:
+        """The envelope of a relation that a topic fills, with what the relation has.
+
+        Raises SLACKWATER_SOURCE_BAD_MESSAGE.
+        """
+        stored = item.stored
         declared = None if config.declared is None else RelationDesc.from_json(config.declared)
         schemas = ReaderSchemas(
             None if config.key_schema is None else config.key_schema.schema,
@@ -106,7 +123,7 @@ class KafkaSources:
         )
         decoder = Decoder(config.decoding, columns, readers)
         reading = Reading(
-            config.topic,
+            topic,
             config.decoding,
             decoder,
             partial(staged_piece, self.relations.persist, stored.shard_id),
@@ -147,3 +164,33 @@ class KafkaSources:
 
     def _group(self, prefix: str, name: str) -> str:
         return f"{prefix}slackwater-{environment_of(self.location)}-{name}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of a source that reads a topic. See `TopicTables`."""
+
+    kafka: KafkaSources
+    source: GlobalId
+    begun: frozenset[str]
+
+    def names(self) -> frozenset[str]:
+        return frozenset(self.kafka.relations.state.tables_of(self.source))
+
+    def envelope(self, name: str) -> Envelope | None:
+        state = self.kafka.relations.state
+        source, table = state.items.get(self.source), state.tables_of(self.source).get(name)
+        if source is None or table is None:
+            return None
+        messages = table.of(SourceTableDetails).messages
+        if messages is None:
+            raise FatalError(f"{table.full_name} does not say how messages become its rows")
+        try:
+            return self.kafka.envelope(table, source.of(KafkaDetails).config.topic, messages)
+        except SlackwaterError as error:
+            if error.condition == "SLACKWATER_DEPENDENCY_DROPPED":
+                return None
+            raise
+
+    def upstream(self, name: str) -> KafkaUpstream:
+        return self.kafka.upstream(self.kafka.relations.item(self.source), f"{self.source}-{name}")

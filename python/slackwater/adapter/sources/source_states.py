@@ -29,6 +29,7 @@ from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.tables import source_states, source_statistics, source_status_history
 from slackwater.persist.transactions import Step, Transactor
 from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import (
     IngestionStep,
@@ -59,6 +60,7 @@ class SourceStates:
         self._committer = committer
         self._history_kept = HISTORY_KEPT
         self._whole: set[GlobalId] = set()
+        self._begun: frozenset[tuple[GlobalId, str]] = frozenset()
 
     def configure(self, parameters: Mapping[str, str]) -> None:
         """Goes on with those of the parameters that concern sources."""
@@ -97,6 +99,16 @@ class SourceStates:
             self._whole.add(source_id)
         return source_id in self._whole
 
+    def has_begun(self, source_id: GlobalId, export: str) -> bool:
+        """Whether an export that was added to a source has its first contents.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        if (source_id, export) not in self._begun:
+            begun = self.reached(source_id).statistics.begun
+            self._begun |= {(source_id, each) for each in begun}
+        return (source_id, export) in self._begun
+
     def commit(
         self,
         source_id: GlobalId,
@@ -104,8 +116,10 @@ class SourceStates:
         step: IngestionStep,
         appends: Mapping[int, RowsOrParts],
         more: Sequence[Step] = (),
-    ) -> None:
+    ) -> Timestamp:
         """Commits rows with ``__diff`` by shard and the durable state of `step`, at one time.
+
+        Returns the time.
 
         The steps in `more` run in the same transaction. Raises `StepSuperseded` unless `reached` is
         the stored state, SLACKWATER_DEPENDENCY_DROPPED, and what `GroupCommitter.submit` raises.
@@ -132,7 +146,7 @@ class SourceStates:
             inserted=sum(rows.num_rows for rows in step.updates.values()),
             steps=(advance, *more),
         )
-        self._committer.submit(write).result()
+        return self._committer.submit(write).result().timestamp
 
     def record(self, changes: Sequence[StatusChange]) -> None:
         """Adds to the history, which is cut to its length; dropped sources are left out."""
@@ -171,7 +185,8 @@ def _row(conn: Connection, table: sa.Table, source_id: GlobalId) -> sa.Row[tuple
 
 
 def _decode(counters: str) -> SourceStatistics:
-    return SourceStatistics(**json.loads(counters))
+    found = json.loads(counters)
+    return SourceStatistics(**{**found, "begun": tuple(found.get("begun", ()))})
 
 
 def write_statistics(conn: Connection, source_id: GlobalId, statistics: SourceStatistics) -> None:

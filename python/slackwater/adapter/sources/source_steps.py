@@ -5,7 +5,7 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
@@ -19,6 +19,7 @@ from slackwater.checkpoints import statements
 from slackwater.persist.client import PersistClient
 from slackwater.persist.parts import RowsOrParts
 from slackwater.persist.transactions import Step
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -29,13 +30,18 @@ from slackwater.storage.progress import binding_rows
 
 @dataclass(frozen=True, slots=True)
 class SourceSteps:
-    """Commits the steps of ingestions."""
+    """Commits the steps of ingestions.
+
+    `begin` lets nobody read collections before the time of their first contents; None: before their
+    upper.
+    """
 
     persist: PersistClient
     catalog: DurableCatalog
     states: SourceStates
     clock_ms: Callable[[], int]
     metrics: Metrics
+    begin: Callable[[Collection[GlobalId], Timestamp | None], None]
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -64,7 +70,13 @@ class SourceSteps:
             remap_shard, desc = _remap(current, item)
             appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
         more = [] if step.checkpoints is None else [self._applied(item, step.checkpoints)]
-        self.states.commit(source_id, reached, step, appends, more)
+        found = (_target(current, item, export) for export in step.statistics.begun)
+        begun = [each.id for each in found if each is not None]
+        # Before the step they would be empty at times at which others of the source are not. The
+        # durable since is never later than the one in memory, so the time of the step comes after.
+        self.begin(begun, None)
+        at = self.states.commit(source_id, reached, step, appends, more)
+        self.begin(begun, at)
 
     def _applied(self, source: CatalogItem, done: Range) -> Step:
         """Marks the checkpoints of the source's group as applied; those before them can go."""
@@ -80,10 +92,11 @@ class SourceSteps:
 
 def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
     """The collection that an export of the source fills; None when it was dropped."""
-    exported = source.ingested.exports.get(export)
-    if exported is None and source.shard_id is not None:
-        return source
-    return state.items.get(source.ingested.exports[export])
+    made = source.ingested.exports.get(export)
+    if made is not None:
+        return state.items.get(made)
+    # A source with rows of its own has no other export that is not among those.
+    return source if source.shard_id is not None else state.tables_of(source.id).get(export)
 
 
 def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:

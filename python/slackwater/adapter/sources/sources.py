@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails, KafkaDetails
+from slackwater.adapter.catalog.details import (
+    FilesDetails,
+    GeneratorDetails,
+    KafkaDetails,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Session
@@ -23,7 +28,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import RunIngestion
 from slackwater.storage.files_source import FilesIngestion
-from slackwater.storage.generators import GeneratorConfig, GeneratorIngestion
+from slackwater.storage.generators import GeneratedTables, GeneratorConfig, GeneratorIngestion
 from slackwater.storage.ingestion import Ingestion, IngestionRunner, Reached, Resumed
 from slackwater.storage.key_value import KeyValueConfig, KeyValueIngestion
 from slackwater.storage.progress import remap_at
@@ -116,6 +121,22 @@ class Sources:
         # All exports share the upper of the tables, and the remap does too.
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None
 
+    def _generated(self, item: CatalogItem, reached: Reached) -> GeneratedTables:
+        """The tables of a load generator, as the catalog has them by the time that it looks."""
+
+        def references() -> dict[str, str]:
+            state = self.relations.state
+            source = state.items.get(item.id, item)
+            made = {name: name for name in source.ingested.exports}
+            added = state.tables_of(item.id).items()
+            return {
+                **made,
+                **{name: table.of(SourceTableDetails).reference[-1] for name, table in added},
+            }
+
+        begun = frozenset((*item.ingested.exports, *reached.statistics.begun))
+        return GeneratedTables(references, begun)
+
     def _begun(self, item: CatalogItem, reached: Reached) -> Ingestion:
         if item.is_changefeed:
             return self.changefeeds.resumed(item, reached)
@@ -123,7 +144,8 @@ class Sources:
             case GeneratorDetails(config=KeyValueConfig() as config):
                 return KeyValueIngestion(config, reached.frontier, reached.state)
             case GeneratorDetails(config=GeneratorConfig() as config):
-                return GeneratorIngestion(config, reached.frontier, reached.state)
+                tables = self._generated(item, reached) if item.shard_id is None else None
+                return GeneratorIngestion(config, reached.frontier, reached.state, tables)
             case _:
                 files, columns = item.of(FilesDetails).config, item.stored.desc
                 return FilesIngestion(files, item.name, columns, reached.state)

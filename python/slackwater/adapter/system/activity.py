@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 
+from slackwater.adapter.catalog.details import SourceTableDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.system.objects import SystemRow, items, moment, sink_type, source_type
 from slackwater.adapter.system.snapshot import SystemSnapshot
@@ -189,7 +190,21 @@ def _told(status: SourceStatus) -> tuple[str, str | None, str | None]:
 
 
 def source_statuses(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
-    return _statuses(snapshot, ItemKind.SOURCE, source_type)
+    yield from _statuses(snapshot, ItemKind.SOURCE, source_type)
+    for item in items(snapshot, ItemKind.TABLE):
+        if not isinstance(item.details, SourceTableDetails):
+            continue
+        source, export = item.details.source, item.details.export
+        change, counted = snapshot.statuses.get(source), snapshot.source_statistics.get(source)
+        if change is None:
+            yield item.id, item.name, "table", None, "created", None, None
+            continue
+        # Until it has its first contents it is read for the first time, while its source goes on.
+        is_copied = change.status.status == "running" and (
+            counted is None or export not in counted.begun
+        )
+        status = SourceStatus("starting") if is_copied else change.status
+        yield item.id, item.name, "table", moment(change.occurred_at_ms), *_told(status)
 
 
 def source_status_history(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -20,6 +20,7 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     MaterializedViewDetails,
     SinkDetails,
+    SourceTableDetails,
     ViewDetails,
     WebhookDetails,
 )
@@ -31,6 +32,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.naming import columns_of_keys
 from slackwater.adapter.catalog.render import current_sql
+from slackwater.adapter.sources.references import referenced_ms, references
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.planner.parser.redaction import redacted
@@ -74,7 +76,7 @@ def _privileges(item: CatalogItem) -> list[str]:
 
     Everybody has all that the kind of object knows, since Spark controls access.
     """
-    letters = "arwd" if item.kind is ItemKind.TABLE else "r"
+    letters = "arwd" if item.is_writable else "r"
     return [f"={letters}/{item.owner}"]
 
 
@@ -130,7 +132,7 @@ def tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             item.owner,
             _privileges(item),
             *_definition(snapshot, item),
-            item.parent,
+            item.feeder,
         )
 
 
@@ -187,7 +189,7 @@ def _envelope(item: CatalogItem) -> str | None:
         case SinkDetails(config=config) | GeneratorDetails(config=KeyValueConfig() as config):
             return config.envelope.lower()
         case KafkaDetails(config=topic):
-            return topic.decoding.envelope.lower()
+            return None if topic.decoding is None else topic.decoding.envelope.lower()
         case _:
             return None
 
@@ -202,15 +204,15 @@ def _format(item: CatalogItem) -> str | None:
         case ChangefeedDetails(config=settings):
             return settings.format.lower()
         case KafkaDetails(config=topic):
-            return topic.decoding.value.kind.lower()
+            return None if topic.decoding is None else topic.decoding.value.kind.lower()
         case _:
             return None
 
 
 def _key_format(item: CatalogItem) -> str | None:
     """The format of the keys of a source; None where it has none."""
-    details = item.details
-    key = details.config.decoding.key if isinstance(details, KafkaDetails) else None
+    decoding = item.details.config.decoding if isinstance(item.details, KafkaDetails) else None
+    key = None if decoding is None else decoding.key
     return None if key is None else key.kind.lower()
 
 
@@ -224,6 +226,24 @@ def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         if isinstance(item.details, KafkaDetails):
             config = item.details.config
             yield item.id, config.group_id_prefix, config.topic, config.cluster, config.topic_id
+
+
+def source_references(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SOURCE):
+        for (*within, name), desc in references(item).items():
+            columns = None if desc is None else list(desc.names)
+            asked = moment(referenced_ms(item))
+            yield item.id, ".".join(within) or None, name, asked, columns
+
+
+def kafka_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.TABLE):
+        details = item.details
+        if isinstance(details, SourceTableDetails) and details.messages is not None:
+            decoding = details.messages.decoding
+            key = None if decoding.key is None else decoding.key.kind.lower()
+            value = decoding.value.kind.lower()
+            yield item.id, details.reference[-1], decoding.envelope.lower(), key, value
 
 
 def sink_type(item: CatalogItem) -> str:

@@ -391,6 +391,18 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " bytes_committed:long!",
         activity.sink_statistics,
     ),
+    (
+        "mz_internal",
+        "mz_source_references",
+        "source_id! namespace name! updated_at:time! columns:texts",
+        objects.source_references,
+    ),
+    (
+        "mz_internal",
+        "mz_kafka_source_tables",
+        "id! topic! envelope_type key_format value_format",
+        objects.kafka_source_tables,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.adapter import protocol
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.protocol import PrepareWrite, StagedFile, TableRows, WriteMode
 from slackwater.adapter.sessions.buffered import BufferedWrite
@@ -296,7 +296,7 @@ class Writes:
         if global_id is None:
             raise FatalError("a write names no table and brings no definition")
         item = self._relations.item(global_id)
-        if item.kind is not ItemKind.TABLE:
+        if not item.is_writable:
             raise user_error(
                 "SLACKWATER_READ_ONLY_RELATION",
                 objectName=item.full_name,

@@ -18,6 +18,8 @@ from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
+from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
+from slackwater.planner.parser.source_tables_sql import for_tables_sql, table_from_source_sql
 from slackwater.planner.parser.statements import (
     AlterApplyReplacement,
     AlterRename,
@@ -95,6 +97,9 @@ def _render(statement: Statement) -> Iterable[str]:
             return _create_relation(statement)
         case CreateIndex():
             return _create_index(statement)
+        case CreateTableFromSource():
+            history = _retain_history(statement.retain_history_ms)
+            return (*table_from_source_sql(statement), _with(history))
         case CreateSource():
             return _create_source(statement)
         case CreateSink():
@@ -116,6 +121,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | ReplayDeadLetters()
             | SkipLost()
             | ResnapshotSource()
+            | RefreshReferences()
             | CommentOn()
         ):
             return _change(statement)
@@ -262,7 +268,7 @@ def _load_generator(g: LoadGenerator) -> Iterable[str]:
     ):
         options += [] if value is None else [f"{option} {value}"]
     yield f"({', '.join(options)})" if options else ""
-    yield "FOR ALL TABLES" if g.for_all_tables else ""
+    yield "FOR ALL TABLES" if g.for_all_tables else for_tables_sql(g.for_tables)
     yield "" if g.envelope is None else f"ENVELOPE {g.envelope}"
 
 
@@ -343,6 +349,7 @@ def _change(
     | ReplayDeadLetters
     | SkipLost
     | ResnapshotSource
+    | RefreshReferences
     | CommentOn,
 ) -> Iterable[str]:
     match s:
@@ -386,6 +393,9 @@ def _change(
         case ResnapshotSource(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT")
+        case RefreshReferences(name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "REFRESH REFERENCES")
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

@@ -30,6 +30,8 @@ from slackwater.planner.parser.options import (
 from slackwater.planner.parser.query import read_key, read_timeless_query
 from slackwater.planner.parser.refresh import RefreshOptions
 from slackwater.planner.parser.secrets import read_create_secret
+from slackwater.planner.parser.source_tables import CreateTableFromSource
+from slackwater.planner.parser.source_tables_sql import read_for_tables, read_table_from_source
 from slackwater.planner.parser.statements import (
     SESSION,
     ChangefeedSource,
@@ -56,6 +58,7 @@ from slackwater.planner.parser.webhook import read_webhook
 
 Created = (
     CreateTable
+    | CreateTableFromSource
     | CreateCluster
     | CreateClusterReplica
     | CreateView
@@ -200,7 +203,7 @@ def _if_not_exists(cursor: TokenCursor, or_replace: bool = False) -> bool:
     return found
 
 
-def _table(cursor: TokenCursor, or_replace: bool) -> CreateTable | None:
+def _table(cursor: TokenCursor, or_replace: bool) -> CreateTable | CreateTableFromSource | None:
     start = cursor.mark
     if not _has_options(cursor):
         return None
@@ -209,8 +212,11 @@ def _table(cursor: TokenCursor, or_replace: bool) -> CreateTable | None:
     if_not_exists = _if_not_exists(cursor, or_replace)
     name = cursor.name()
     body_start = cursor.mark
-    if cursor.looking_at("FROM", "SOURCE"):
-        raise cursor.unsupported("CREATE TABLE ... FROM SOURCE", _CONNECTORS)
+    if _is_from_source(cursor):
+        if or_replace:
+            advice = "DROP TABLE first."
+            raise cursor.unsupported("CREATE OR REPLACE TABLE ... FROM SOURCE", advice)
+        return read_table_from_source(cursor, name, retain_history, if_not_exists=if_not_exists)
     if cursor.looking_at("FROM", "WEBHOOK"):
         raise cursor.unsupported(
             "CREATE TABLE ... FROM WEBHOOK", "Use CREATE SOURCE ... FROM WEBHOOK."
@@ -223,6 +229,16 @@ def _table(cursor: TokenCursor, or_replace: bool) -> CreateTable | None:
     cursor.expect_end("AS, or the end of the statement")
     history = _milliseconds(options, "RETAIN HISTORY")
     return CreateTable(name, body, query, history, if_not_exists, or_replace)
+
+
+def _is_from_source(cursor: TokenCursor) -> bool:
+    """Whether FROM SOURCE comes next, maybe after columns."""
+    start = cursor.mark
+    if cursor.token.is_symbol("("):
+        cursor.skip_group()
+    found = cursor.looking_at("FROM", "SOURCE")
+    cursor.rewind(start)
+    return found
 
 
 def _has_options(cursor: TokenCursor) -> bool:
@@ -456,6 +472,8 @@ def _source(cursor: TokenCursor) -> CreateSource:
 def _without_columns(connector: Connector) -> tuple[str, str] | None:
     """The words for what takes no declared columns, with advice; None: it takes them."""
     if isinstance(connector, KafkaSource):
+        if connector.decoding is None:
+            return "a source without FORMAT", "Its tables have columns: say them there."
         kind = connector.decoding.value.kind
         if kind in ("JSON", "CSV"):
             return None
@@ -520,6 +538,10 @@ def _load_generator(cursor: TokenCursor) -> LoadGenerator:
         if kind not in ("AUCTION", "TPCH"):
             raise cursor.unsupported(f"FOR ALL TABLES of LOAD GENERATOR {kind}", "Leave it out.")
         cursor.expect("FOR", "ALL", "TABLES")
+    at = cursor.token
+    for_tables = read_for_tables(cursor)
+    if for_tables and kind not in ("AUCTION", "TPCH"):
+        raise cursor.unsupported(f"FOR TABLES of LOAD GENERATOR {kind}", "Leave it out.", at)
     return LoadGenerator(
         kind,
         _milliseconds(options, "TICK INTERVAL"),
@@ -529,6 +551,7 @@ def _load_generator(cursor: TokenCursor) -> LoadGenerator:
         cast("int | None", options.get("SEED")),
         for_all_tables,
         cast("float | None", options.get("SCALE FACTOR")),
+        for_tables=for_tables,
     )
 
 

@@ -64,7 +64,7 @@ def read_kafka(cursor: TokenCursor) -> KafkaSource:
     return KafkaSource(
         connection,
         str(options["TOPIC"]),
-        read_decoding(cursor),
+        read_decoding(cursor) if reads_decoding(cursor) else None,
         tuple(offsets),
         cast("int | None", options.get("START TIMESTAMP")),
         cast("str | None", options.get("GROUP ID PREFIX")),
@@ -85,6 +85,11 @@ def _moment(cursor: TokenCursor, option: str) -> int:
     """Milliseconds since the epoch; a negative number counts from now."""
     sign = -1 if cursor.accept_symbol("-") else 1
     return sign * integer(cursor, option)
+
+
+def reads_decoding(cursor: TokenCursor) -> bool:
+    """Whether what says how messages become rows is next."""
+    return any(map(cursor.looking_at, ("FORMAT", "KEY", "INCLUDE", "ENVELOPE", "ON")))
 
 
 def read_decoding(cursor: TokenCursor) -> Decoding:

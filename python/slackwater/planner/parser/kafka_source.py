@@ -119,12 +119,13 @@ class ResnapshotSource:
 class KafkaSource:
     """A topic. It is read from `start_offsets` of its partitions on, of others from the beginning.
 
+    `decoding` None: it has no rows itself, and tables that say how they read it.
     `start_timestamp_ms`: from the messages sent then on; a negative one counts from now.
     """
 
     connection: QualifiedName
     topic: str
-    decoding: Decoding
+    decoding: Decoding | None = None
     start_offsets: tuple[int, ...] = ()
     start_timestamp_ms: int | None = None
     group_id_prefix: str | None = None

@@ -26,10 +26,12 @@ def kafka_sql(source: KafkaSource) -> str:
     if source.group_id_prefix is not None:
         options.append(f"GROUP ID PREFIX {quote_string(source.group_id_prefix)}")
     words = (f"KAFKA CONNECTION {source.connection.sql} ({', '.join(options)})",)
-    return " ".join((*words, *_decoding(source.decoding)))
+    rest = () if source.decoding is None else decoding_sql(source.decoding)
+    return " ".join((*words, *rest))
 
 
-def _decoding(decoding: Decoding) -> Iterator[str]:
+def decoding_sql(decoding: Decoding) -> Iterator[str]:
+    """The words that say how messages become rows."""
     value = _format(decoding.value)
     if decoding.key is None:
         yield f"FORMAT {value}"

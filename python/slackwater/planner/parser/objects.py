@@ -18,6 +18,7 @@ from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.secrets import read_alter_secret
 from slackwater.planner.parser.session import read_alter_system, read_variable_name
+from slackwater.planner.parser.source_tables import RefreshReferences
 from slackwater.planner.parser.statements import (
     AlterApplyReplacement,
     AlterRename,
@@ -122,6 +123,7 @@ Altered = (
     | ReplayDeadLetters
     | SkipLost
     | ResnapshotSource
+    | RefreshReferences
     | AlterSecret
     | AlterConnection
     | AlterSystem
@@ -166,6 +168,8 @@ def read_alter(
         return SkipLost(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("RESNAPSHOT"):
         return ResnapshotSource(name, if_exists)
+    if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "REFERENCES"):
+        return RefreshReferences(name, if_exists)
     if kind in _ON_CLUSTERS and cursor.accept("SET", "CLUSTER"):
         return AlterSetCluster(kind, name, read_cluster_name(cursor), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):

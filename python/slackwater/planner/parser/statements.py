@@ -14,6 +14,11 @@ from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.source_tables import (
+    CreateTableFromSource,
+    ReferencedTable,
+    RefreshReferences,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +201,7 @@ class LoadGenerator:
     value_size: int | None = None
     batch_size: int | None = None
     envelope: Literal["NONE", "UPSERT"] | None = None
+    for_tables: tuple[ReferencedTable, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -709,6 +715,7 @@ ClusterStatement = (
 
 Statement = (
     CreateTable
+    | CreateTableFromSource
     | CreateView
     | CreateViewUnder
     | CreateMaterializedView
@@ -743,6 +750,7 @@ Statement = (
     | ReplayDeadLetters
     | SkipLost
     | ResnapshotSource
+    | RefreshReferences
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

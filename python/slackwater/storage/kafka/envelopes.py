@@ -85,6 +85,10 @@ class Envelope(Protocol):
         """
         ...
 
+    def abandon(self) -> None:
+        """The step begins again, and takes the messages since the last step again."""
+        ...
+
     def changes(self) -> Changes:
         """The changes of the messages since the last step.
 
@@ -169,6 +173,9 @@ class Appended:
     def begin_anew(self) -> None:
         raise FatalError("messages that are only appended cannot be taken again")
 
+    def abandon(self) -> None:
+        self._begin()
+
     def changes(self) -> Changes:
         unread = self._unread
         return Changes(self._pieces.rows(), self._errors, unread.letter_rows(), unread.left_out)
@@ -224,6 +231,9 @@ class ByKey:
                 self._put(messages, place, key, None)
         if self._errors:
             self._take_back_unread(messages, decoded)
+
+    def abandon(self) -> None:
+        self._begin()
 
     def changes(self) -> Changes:
         last = list(self._last.values())
@@ -339,15 +349,7 @@ def _last_of_keys(messages: Messages) -> Messages:
     }
     if len(last) == len(messages):
         return messages
-    places = sorted(last.values())
-    return Messages(
-        [messages.partitions[n] for n in places],
-        [messages.offsets[n] for n in places],
-        [messages.sent_ms[n] for n in places],
-        [messages.keys[n] for n in places],
-        [messages.values[n] for n in places],
-        [messages.headers[n] for n in places] if messages.headers else (),
-    )
+    return messages.at(sorted(last.values()))
 
 
 def key_of_error(error: DataflowError, decoder: Decoder) -> bytes:

@@ -9,14 +9,20 @@ the rows of keys, and the definition has the identity of the topic.
 **What may pass and what not.** A broker that does not answer is asked again. A topic that is
 another one, and offsets that are gone, stop the source: what it has stays as it is.
 
+**Tables.** A source without rows of its own has tables, which come and go while it runs. Each has
+an envelope, and takes all messages. One that comes later is copied (`copying`), and begins with the
+step at whose frontier its copy is whole. Without tables nothing is read: the frontier goes to the
+ends, as no relation misses what is before it.
+
 Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -28,6 +34,7 @@ from slackwater.storage.ingestion import (
     SourceStatistics,
     SourceStatus,
 )
+from slackwater.storage.kafka.copying import Copy, Room
 from slackwater.storage.kafka.envelopes import Changes, Envelope
 from slackwater.storage.kafka.topic import OffsetsLost, Topic, TopicIdentity, Upstream
 from slackwater.storage.pieces import StagedRows
@@ -47,15 +54,40 @@ _STATE = '{"version": 1}'
 class KafkaConfig:
     """The description of a source. `start_offsets` are those of its first partitions, in order.
 
-    `export` and `dead_letters` are the names of its collections; None: it has no dead letters.
+    `export` and `dead_letters` are the names of its collections; None: it has no rows of its own,
+    and no dead letters.
     """
 
     name: str
     topic: str
     identity: TopicIdentity
-    export: str
+    export: str | None
     dead_letters: str | None = None
     start_offsets: Sequence[int] = ()
+
+
+class TopicTables(Protocol):
+    """The tables of a source, by the names of their exports, as the catalog has them now."""
+
+    @property
+    def begun(self) -> frozenset[str]:
+        """Those that had their first contents when the ingestion was made."""
+        ...
+
+    def names(self) -> Collection[str]:
+        """The tables that there are."""
+        ...
+
+    def envelope(self, name: str) -> Envelope | None:
+        """The envelope of a table, with what its collection has; None: it was dropped meanwhile.
+
+        Raises SLACKWATER_SOURCE_BAD_MESSAGE.
+        """
+        ...
+
+    def upstream(self, name: str) -> Upstream:
+        """The topic for what copies messages for the table."""
+        ...
 
 
 class Resnapshot:
@@ -66,24 +98,33 @@ class Resnapshot:
 
 
 class KafkaIngestion:
-    """The ingestion of one topic with one relation.
+    """The ingestion of one topic with one relation, or with tables.
 
-    Promise: at each time the relation has what its envelope makes of the messages before the
-    frontier that the remap has then, and of no other. It does not promise that messages that
-    compaction or retention has removed before they were read were ever seen.
+    Promise: at each time a relation has what its envelope makes of the messages before the
+    frontier that the remap has then, and of no other; a table has nothing until it has that. It
+    does not promise that messages that compaction or retention has removed before they were read
+    were ever seen.
     """
 
     def __init__(
         self,
         config: KafkaConfig,
         upstream: Upstream,
-        envelope: Envelope,
+        envelope: Envelope | None,
         frontier: SourceFrontier | None,
+        tables: TopicTables | None = None,
     ) -> None:
-        """`frontier` None: nothing was read yet."""
+        """`frontier` None: nothing was read yet. The source has `envelope`, or `tables`."""
         self._config = config
         self._upstream = upstream
-        self._envelope = envelope
+        self._tables = tables
+        self._exports: dict[str, Envelope] = {}
+        if envelope is not None and config.export is not None:
+            self._exports[config.export] = envelope
+        self._begun = frozenset[str]() if tables is None else tables.begun
+        self._joined: list[str] = []
+        self._copies: dict[str, Copy] = {}
+        self._last_step = (0, 0)
         self._frontier = frontier
         self._positions = {} if frontier is None else _positions(frontier)
         self._snapshot_ends: Mapping[int, int] | None = None
@@ -120,14 +161,17 @@ class KafkaIngestion:
         if self._pending is not None:
             return self._pending
         try:
+            self._follow_catalog()
             topic = self._connected(now_ms)
             if self._wanted is not None:
                 self._begin_anew(topic, self._wanted)
+            self._read_copies(topic)
             if self._frontier is not None and self._anew is None:
                 self._read_some(topic)
             elif not self._read_snapshot(topic):
                 return self._progress()
-            return self._step(topic)
+            step = self._step(topic)
+            return self._progress() if step is None and self._copies else step
         except OffsetsLost as lost:
             self.close()
             self._go_on_behind(lost)
@@ -138,10 +182,14 @@ class KafkaIngestion:
             raise
 
     def committed(self, step: IngestionStep) -> None:
-        self._envelope.committed()
+        for envelope in self._exports.values():
+            envelope.committed()
+        self._begun |= frozenset(self._joined)
+        self._joined = []
         self._frontier = step.frontier
         self._reported = step.status
         self._pending, self._lost, self._skips_lost = None, None, False
+        self._last_step = (self._messages, self._size_bytes)
         self._messages = self._size_bytes = 0
         if self._anew is not None:
             self._anew.done.set()
@@ -152,6 +200,74 @@ class KafkaIngestion:
     def close(self) -> None:
         self._topic = None
         self._upstream.forget()
+        for copy in self._copies.values():
+            copy.close()
+
+    def _follow_catalog(self) -> None:
+        """Goes on with the tables that there are now."""
+        if self._tables is None:
+            return
+        had, names = bool(self._exports), self._tables.names()
+        self._exports = {name: each for name, each in self._exports.items() if name in names}
+        self._joined = [name for name in self._joined if name in names]
+        for name in [each for each in self._copies if each not in names]:
+            self._copies.pop(name).close()
+        for name in names:
+            if name in self._exports or name in self._copies:
+                continue
+            envelope = self._tables.envelope(name)
+            if envelope is None:
+                continue
+            if name in self._begun:
+                self._exports[name] = envelope
+            elif self._frontier is None and self._snapshot_ends is None:
+                self._exports[name] = envelope
+                self._joined.append(name)
+            else:
+                upstream = self._tables.upstream(name)
+                self._copies[name] = Copy(envelope, upstream, self._config.start_offsets)
+        if self._topic is not None and had != bool(self._exports):
+            self._assign(self._topic)
+
+    def _read_copies(self, topic: Topic) -> None:
+        """Reads on for the tables that are copied; those whose copy is whole belong to the step."""
+        had, room = bool(self._exports), Room().beside(*self._last_step)
+        for name, copy in list(self._copies.items()):
+            try:
+                is_whole = copy.read(self._positions, room, self._check_same)
+            except BaseException as error:
+                self._copies.pop(name).close()
+                if not isinstance(error, OffsetsLost):
+                    raise
+                continue  # retention has removed what comes next: it begins anew behind that
+            if is_whole:
+                self._copies.pop(name).close()
+                self._exports[name] = copy.envelope
+                self._joined.append(name)
+        if had != bool(self._exports):
+            self._assign(topic)
+
+    def _check_same(self, topic: Topic) -> None:
+        """Raises SLACKWATER_SOURCE_REPLACED."""
+        before = self._config.identity.topic
+        self._refuse(f"the topic {self._config.topic}", before, topic.topic_id())
+
+    def _assign(self, topic: Topic) -> None:
+        topic.assign(self._positions if self._exports else {})
+
+    def _abandon(self) -> None:
+        """Begins the step again: not all relations have what was taken since the last one."""
+        for name in self._joined:
+            del self._exports[name]
+        self._joined = []
+        for envelope in self._exports.values():
+            envelope.abandon()
+        self._positions = {} if self._frontier is None else _positions(self._frontier)
+        if self._frontier is None:
+            self._snapshot_ends = None
+        if self._anew is not None:
+            self._wanted, self._anew = self._anew, None
+        self._messages = self._size_bytes = 0
 
     def _connected(self, now_ms: int) -> Topic:
         """The topic, which is the one that the source was created for, with all partitions."""
@@ -161,7 +277,7 @@ class KafkaIngestion:
             has_more = self._checked(topic)
             self._checked_ms = now_ms
             if is_new or has_more:
-                topic.assign(self._positions)
+                self._assign(topic)
         self._topic = topic
         return topic
 
@@ -213,7 +329,8 @@ class KafkaIngestion:
         self._positions, self._snapshot_ends = dict(first), ends
         self._before = sum(first.values())
         self._messages = self._size_bytes = 0
-        self._envelope.begin_anew()
+        for envelope in self._exports.values():
+            envelope.begin_anew()
         topic.assign(self._positions)
         self._anew, self._wanted = wanted, None
 
@@ -231,6 +348,8 @@ class KafkaIngestion:
     def _read_snapshot(self, topic: Topic) -> bool:
         """Reads a part of the snapshot. Whether it is whole now."""
         before_bytes = self._size_bytes
+        if not self._exports:
+            self._go_to_ends(topic)
         while not self._snapshot_is_read():
             if self._size_bytes - before_bytes > STEP_BYTES:
                 return False
@@ -244,15 +363,27 @@ class KafkaIngestion:
 
     def _read_some(self, topic: Topic) -> None:
         """Reads what has come, within the bounds of a step."""
+        if not self._exports:
+            self._go_to_ends(topic)
+            return
         while self._messages < STEP_MESSAGES and self._size_bytes < STEP_BYTES:
             if not self._read(topic, 0):
                 return
+
+    def _go_to_ends(self, topic: Topic) -> None:
+        ends = topic.ends(sorted(self._positions))
+        self._positions.update({p: max(at, ends[p]) for p, at in self._positions.items()})
 
     def _read(self, topic: Topic, wait_ms: int) -> bool:
         """Whether a read has brought the source on; what it brought belongs to the step."""
         read = topic.read(READ_MESSAGES, wait_ms)
         if len(read.messages):
-            self._envelope.take(read.messages)
+            try:
+                for envelope in self._exports.values():
+                    envelope.take(read.messages)
+            except BaseException:
+                self._abandon()
+                raise
             self._messages += len(read.messages)
             self._size_bytes += read.messages.size_bytes
         moved = {
@@ -278,13 +409,20 @@ class KafkaIngestion:
         self._positions[lost.partition] = first
 
     def _progress(self) -> IngestionProgress:
+        is_first = self._frontier is None
+        known = sum((self._snapshot_ends or {}).values()) - self._before
+        staged = sum(self._positions.values()) - self._before
+        if not is_first and self._anew is None:
+            # Only tables are copied: how far they are.
+            known = sum(self._positions.values()) * len(self._copies)
+            staged = sum(copy.read_so_far for copy in self._copies.values())
         return IngestionProgress(
-            SourceStatus("starting" if self._frontier is None else "running"),
+            SourceStatus("starting" if is_first else "running"),
             SourceStatistics(
                 messages_received=self._messages,
                 bytes_received=self._size_bytes,
-                snapshot_records_known=sum((self._snapshot_ends or {}).values()) - self._before,
-                snapshot_records_staged=sum(self._positions.values()) - self._before,
+                snapshot_records_known=known,
+                snapshot_records_staged=staged,
             ),
         )
 
@@ -295,19 +433,20 @@ class KafkaIngestion:
         meanwhile. A topic that is still the same then has been the same all the time.
         """
         frontier = _frontier(self._positions)
-        is_news = frontier != self._frontier or self._anew is not None
+        is_news = frontier != self._frontier or self._anew is not None or bool(self._joined)
         if not is_news and self._reported is not None:
             return None
-        changes = self._envelope.changes()
-        self._refuse(
-            f"the topic {self._config.topic}", self._config.identity.topic, topic.topic_id()
-        )
+        changes = {name: each.changes() for name, each in self._exports.items()}
+        self._check_same(topic)
         updates: dict[str, pa.Table | StagedRows] = {}
-        if changes.rows is not None:
-            updates[self._config.export] = changes.rows
-        if changes.letters is not None and self._config.dead_letters is not None:
-            updates[self._config.dead_letters] = changes.letters
-        errors = error_rows(list(changes.errors)) if changes.errors else None
+        for name, each in changes.items():
+            if each.rows is not None:
+                updates[name] = each.rows
+            if each.letters is not None and self._config.dead_letters is not None:
+                updates[self._config.dead_letters] = each.letters
+        errors = {
+            name: error_rows(list(each.errors)) for name, each in changes.items() if each.errors
+        }
         reached = sum(self._positions.values())
         is_snapshot = self._frontier is None or self._anew is not None
         snapshot = reached - self._before if is_snapshot else None
@@ -319,21 +458,26 @@ class KafkaIngestion:
             statistics=SourceStatistics(
                 messages_received=self._messages,
                 bytes_received=self._size_bytes,
-                updates_staged=changes.count,
-                rows_skipped=changes.left_out,
+                updates_staged=sum(each.count for each in changes.values()),
+                rows_skipped=sum(each.left_out for each in changes.values()),
                 offset_known=reached,
                 offset_committed=reached,
                 snapshot_committed=True,
                 snapshot_records_known=snapshot,
                 snapshot_records_staged=snapshot,
+                begun=tuple(self._joined),
             ),
-            errors={} if errors is None else {self._config.export: errors},
+            errors=errors,
         )
         return self._pending
 
-    def _status(self, changes: Changes) -> SourceStatus:
-        """The status once the step is committed: an error in the contents counts as stalled."""
-        held = self._envelope.error_after(changes)
+    def _status(self, changes: Mapping[str, Changes]) -> SourceStatus:
+        """The status once the step is committed: an error in the contents counts as stalled.
+
+        Errors of a table are its own: the source goes on, and the other tables do.
+        """
+        own = self._config.export
+        held = None if own is None else self._exports[own].error_after(changes[own])
         if held is None:
             return SourceStatus("running")
         error = user_error(

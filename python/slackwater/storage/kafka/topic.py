@@ -51,6 +51,17 @@ class Messages:
         """The bytes of all keys and values."""
         return sum(len(each) for part in (self.keys, self.values) for each in part if each)
 
+    def at(self, places: Sequence[int]) -> Messages:
+        """Those at these places."""
+        return Messages(
+            [self.partitions[n] for n in places],
+            [self.offsets[n] for n in places],
+            [self.sent_ms[n] for n in places],
+            [self.keys[n] for n in places],
+            [self.values[n] for n in places],
+            [self.headers[n] for n in places] if self.headers else (),
+        )
+
     def places(self) -> Iterator[tuple[int, int]]:
         """The partition and the offset of each message."""
         return zip(self.partitions, self.offsets, strict=True)

@@ -1,0 +1,57 @@
+"""The references of sources: what their tables can be of.
+
+Source: docs/decisions 0073.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.repr.errors import user_error
+from slackwater.repr.relation import RelationDesc
+from slackwater.storage.generators import GeneratorConfig, exports
+
+
+def references(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc | None]:
+    """The references by their names, with their columns if the source knows these.
+
+    A source that is itself its one relation has none.
+    """
+    match source.details:
+        case GeneratorDetails(config=GeneratorConfig(kind=kind)) if source.shard_id is None:
+            return {(kind.lower(), name): desc for name, desc in exports(kind).items()}
+        case KafkaDetails(config=topic) if topic.decoding is None:
+            return {(topic.topic,): None}
+        case _:
+            return {}
+
+
+def referenced_ms(source: CatalogItem) -> int:
+    """When the source was last asked what it has, in milliseconds since the epoch."""
+    match source.details:
+        case GeneratorDetails(referenced_ms=found) | KafkaDetails(referenced_ms=found):
+            return source.created_ms if found is None else found
+        case _:
+            return source.created_ms
+
+
+def found_reference(
+    source: str, known: Collection[tuple[str, ...]], wanted: QualifiedName | None
+) -> tuple[str, ...]:
+    """The reference that is meant, which may be named without what it is in; None: the only one.
+
+    Raises SLACKWATER_UNKNOWN_REFERENCE.
+    """
+    parts = () if wanted is None else wanted.parts
+    found = [each for each in known if each[len(each) - len(parts) :] == parts]
+    if len(found) == 1:
+        return found[0]
+    raise user_error(
+        "SLACKWATER_UNKNOWN_REFERENCE",
+        objectName=source,
+        reference=".".join(parts) or "none",
+        references=", ".join(sorted(".".join(each) for each in known)),
+    )

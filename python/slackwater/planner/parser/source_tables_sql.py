@@ -1,0 +1,89 @@
+"""CREATE TABLE ... FROM SOURCE and FOR TABLES: their grammar and their canonical text.
+
+Source: surface 4; docs/decisions 0073.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from slackwater.planner.parser.kafka import read_decoding, reads_decoding
+from slackwater.planner.parser.kafka_sql import decoding_sql
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.options import ReadValue, read_options
+from slackwater.planner.parser.source_tables import CreateTableFromSource, ReferencedTable
+from slackwater.planner.parser.tokens import TokenCursor
+from slackwater.repr.relation import quote_identifier
+
+
+def read_table_from_source(
+    cursor: TokenCursor, name: QualifiedName, retain_history: ReadValue, *, if_not_exists: bool
+) -> CreateTableFromSource:
+    """Reads the statement's rest after the table's name."""
+    columns = None
+    if cursor.token.is_symbol("("):
+        start = cursor.mark
+        cursor.skip_group()
+        if cursor.mark == start + 2:
+            raise cursor.syntax_error("columns", cursor.at(start + 1))
+        columns = cursor.slice(start + 1, cursor.mark - 1).text
+    cursor.expect("FROM", "SOURCE")
+    source = cursor.name("a source")
+    reference = None
+    if cursor.accept_symbol("("):
+        cursor.expect("REFERENCE")
+        cursor.accept_symbol("=")
+        reference = cursor.name("what the source has")
+        cursor.expect_symbol(")")
+    at = cursor.token
+    decoding = read_decoding(cursor) if reads_decoding(cursor) else None
+    if columns is not None and (decoding is None or decoding.value.kind not in ("JSON", "CSV")):
+        what = "a table without FORMAT"
+        if decoding is not None:
+            what = f"values in the format {decoding.value.kind}"
+        advice = "Leave them out, or read the values as JSON or CSV."
+        raise cursor.unsupported(f"Columns of {what}", advice, at)
+    history = None
+    if cursor.accept("WITH"):
+        options = read_options(cursor, {"RETAIN HISTORY": retain_history})
+        history = cast("int | None", options.get("RETAIN HISTORY"))
+    return CreateTableFromSource(name, source, reference, columns, decoding, if_not_exists, history)
+
+
+def read_for_tables(cursor: TokenCursor) -> tuple[ReferencedTable, ...]:
+    """Reads ``FOR TABLES (a [AS b], ...)``; none: it is not next."""
+    if not cursor.accept("FOR", "TABLES"):
+        return ()
+    cursor.expect_symbol("(")
+    found = [_referenced(cursor)]
+    while cursor.accept_symbol(","):
+        found.append(_referenced(cursor))
+    cursor.expect_symbol(")")
+    return tuple(found)
+
+
+def _referenced(cursor: TokenCursor) -> ReferencedTable:
+    reference = cursor.name("what the source has")
+    named = cursor.accept("AS")
+    return ReferencedTable(reference, cursor.identifier("the name of a table") if named else None)
+
+
+def for_tables_sql(tables: tuple[ReferencedTable, ...]) -> str:
+    """``FOR TABLES (...)``; "" for none."""
+    return f"FOR TABLES ({', '.join(map(_shown, tables))})" if tables else ""
+
+
+def _shown(table: ReferencedTable) -> str:
+    name = "" if table.name is None else f" AS {quote_identifier(table.name)}"
+    return f"{table.reference.sql}{name}"
+
+
+def table_from_source_sql(made: CreateTableFromSource) -> Iterator[str]:
+    """The words of the statement, without its options."""
+    yield from ("CREATE TABLE", "IF NOT EXISTS" if made.if_not_exists else "", made.name.sql)
+    yield "" if made.columns is None else f"({made.columns})"
+    yield f"FROM SOURCE {made.source.sql}"
+    yield "" if made.reference is None else f"(REFERENCE {made.reference.sql})"
+    if made.decoding is not None:
+        yield from decoding_sql(made.decoding)

@@ -1,0 +1,93 @@
+"""Tables of sources that read topics of a real broker, over a coordinator and Spark."""
+
+from __future__ import annotations
+
+import pytest
+from tests.e2e.test_kafka_sources import becomes, place, send
+from tests.support.applications.application import SqlError
+
+pytestmark = pytest.mark.spark
+
+__all__ = ["place"]
+
+
+def test_tables_read_one_topic_each_in_its_own_way(place, kafka):
+    topic = kafka.new_topic(2)
+    send(kafka, topic, *((b"%d" % (n % 10), b'{"n": %d}' % n, n % 2) for n in range(100)))
+    place.sql(
+        f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}') "
+        "WITH (TIMESTAMP INTERVAL '50 ms')"
+    )
+    with pytest.raises(SqlError, match="SLACKWATER_WRONG_KIND"):
+        place.rows("SELECT * FROM s")
+    place.sql("CREATE TABLE log FROM SOURCE s FORMAT TEXT INCLUDE PARTITION, OFFSET")
+    place.sql(
+        f"CREATE TABLE last (n INT NOT NULL) FROM SOURCE s (REFERENCE `{topic}`) "
+        "KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT"
+    )
+    assert place.rows("SELECT count(*) FROM log") == [[100]]
+    assert place.rows("SELECT count(*), min(n) FROM last") == [[10, 90]]
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT sum(n) AS s FROM last")
+    send(kafka, topic, (b"0", b"no json", 0))
+    # The error is the one table's: the other one goes on, and so does the source.
+    becomes(place, "SELECT count(*) FROM log", [[101]])
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM last")
+    status = (
+        "SELECT status FROM mz_internal.mz_source_statuses t JOIN mz_catalog.mz_kafka_sources k "
+        f"ON t.id = k.id WHERE topic = '{topic}'"
+    )
+    assert place.rows(status) == [["running"]]
+    send(kafka, topic, (b"0", b'{"n": 1}', 0))
+    becomes(place, "SELECT count(*) FROM log", [[102]])
+    assert place.rows("SELECT n FROM last WHERE key = '0'") == [[1]]
+    # One that comes later has all of it, at once.
+    place.sql("CREATE TABLE skipping (n INT) FROM SOURCE s FORMAT JSON ON ERROR SKIP")
+    assert place.rows("SELECT count(*) FROM skipping") == [[101]]
+    becomes(place, "SELECT * FROM v", [[sum(range(91, 100)) + 1]])
+    named = (
+        "SELECT t.topic, t.envelope_type, t.key_format, t.value_format FROM "
+        f"mz_internal.mz_kafka_source_tables t WHERE topic = '{topic}'"
+    )
+    expected = [
+        [topic, "none", None, "text"],
+        [topic, "upsert", "text", "json"],
+        [topic, "none", None, "json"],
+    ]
+    assert sorted(place.rows(named), key=repr) == sorted(expected, key=repr)
+    columns = f"SELECT columns FROM mz_internal.mz_source_references WHERE name = '{topic}'"
+    assert place.rows(columns) == [[None]]
+    place.sql("ALTER SOURCE s REFRESH REFERENCES")
+    place.sql("DROP TABLE log")
+    send(kafka, topic, (b"9", b'{"n": 2}', 1))
+    becomes(place, "SELECT count(*) FROM skipping", [[102]])
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("DROP SOURCE s")
+    place.sql("DROP SOURCE s CASCADE")
+
+
+def test_what_tables_of_topics_refuse(place, kafka):
+    topic = kafka.new_topic()
+    place.sql(f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}')")
+    place.sql(f"CREATE SOURCE whole FROM KAFKA CONNECTION k (TOPIC '{topic}') FORMAT TEXT")
+    for statement, condition in (
+        ("CREATE TABLE t FROM SOURCE s", "SLACKWATER_SYNTAX_ERROR"),
+        ("CREATE TABLE t FROM SOURCE s (REFERENCE x) FORMAT TEXT", "SLACKWATER_UNKNOWN_REFERENCE"),
+        ("CREATE TABLE t FROM SOURCE s FORMAT TEXT ON ERROR DEAD LETTER", "SLACKWATER_UNSUPPORTED"),
+        ("CREATE TABLE t FROM SOURCE whole FORMAT TEXT", "SLACKWATER_UNSUPPORTED"),
+        ("ALTER SOURCE s RESNAPSHOT", "SLACKWATER_UNSUPPORTED"),
+    ):
+        with pytest.raises(SqlError, match=condition):
+            place.sql(statement)
+    place.sql("CREATE TABLE t FROM SOURCE s FORMAT TEXT")
+    for statement in (
+        "INSERT INTO t VALUES ('a')",
+        "DELETE FROM t WHERE text = 'a'",
+        "UPDATE t SET text = 'b'",
+        "MERGE INTO t USING (SELECT 'a' AS x) u ON t.text = u.x WHEN MATCHED THEN DELETE",
+        "TRUNCATE TABLE t",
+    ):
+        with pytest.raises(SqlError, match="SLACKWATER_READ_ONLY_RELATION"):
+            place.sql(statement)
+    with pytest.raises(SqlError, match="SLACKWATER_UNSUPPORTED"):
+        place.sql("ALTER TABLE t ADD COLUMN x INT")
