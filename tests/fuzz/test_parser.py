@@ -132,7 +132,8 @@ files = st.builds(
     st.none() | texts,
     st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
-strategies = st.just(Strategy()) | st.builds(Strategy, counts) | st.builds(Strategy, schema=texts)
+ids = st.integers(0, 2**31 - 1)
+strategies = st.just(Strategy()) | st.builds(Strategy, ids) | st.builds(Strategy, schema=texts)
 given_schemas = st.builds(GivenSchema, texts, st.booleans())
 plain_payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
 plain_payloads |= st.builds(Payload, st.just("AVRO"), schema=given_schemas)
@@ -170,7 +171,18 @@ decodings = (
         errors,
     )
     | st.builds(
-        lambda v, i, e: Decoding(v, None, i, "UPSERT", None, e), both_in_avro, included, errors
+        lambda v, i, n, e: Decoding(v, None, i, n, None, e),
+        both_in_avro,
+        included,
+        st.sampled_from(["UPSERT", "DEBEZIUM"]),
+        errors,
+    )
+    | st.builds(
+        lambda v, k, i, e: Decoding(v, k, i, "DEBEZIUM", None, e),
+        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO")),
+        plain_payloads | keys_in_avro,
+        included,
+        errors,
     )
 )
 topics = st.builds(
@@ -193,6 +205,16 @@ def takes_columns(connector):
     if isinstance(connector, KafkaSource):
         return connector.decoding.value.kind in ("JSON", "CSV")
     return isinstance(connector, s.FilesSource)
+
+
+def declared(connector, columns):
+    """The columns of a source, which may or have to be declared, or must not."""
+    if not takes_columns(connector):
+        return None
+    decoding = getattr(connector, "decoding", None)
+    if columns is None and decoding is not None and decoding.envelope == "DEBEZIUM":
+        return s.TextSlice("a int")
+    return columns
 
 
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
@@ -287,9 +309,7 @@ statements = st.one_of(
         st.lists(refreshes, max_size=3).map(tuple),
     ),
     st.builds(
-        lambda n, c, k, e, u, p, i, h: s.CreateSource(
-            n, c, k if takes_columns(c) else None, e, u, p, i, h
-        ),
+        lambda n, c, k, e, u, p, i, h: s.CreateSource(n, c, declared(c, k), e, u, p, i, h),
         names,
         generators | files | topics,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),

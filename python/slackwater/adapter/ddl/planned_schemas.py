@@ -16,6 +16,7 @@ from slackwater.planner.parser.kafka_source import Decoding, GivenSchema, KafkaS
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import invalid_option, user_error
 from slackwater.storage.kafka.avro import ReaderSchemas, unreadable
+from slackwater.storage.kafka.debezium import narrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class SchemaPlanner:
         key_format = decoding.key_format if decoding.needs_keys else None
         key = self._schema(context, connector.topic, key_format, is_key=True)
         value = self._schema(context, connector.topic, decoding.value, is_key=False)
+        if decoding.envelope == "DEBEZIUM" and value is not None and value.registry is not None:
+            value = replace(value, schema=narrowed(value.schema))
         shown = replace(
             decoding,
             key=self._named(context, decoding.key),

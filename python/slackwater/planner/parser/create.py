@@ -427,6 +427,11 @@ def _source(cursor: TokenCursor) -> CreateSource:
     if columns is not None and (refused := _without_columns(connector)) is not None:
         shown, advice = refused
         raise cursor.unsupported(f"Columns of {shown}", advice)
+    if columns is None and _needs_columns(connector):
+        raise cursor.unsupported(
+            "ENVELOPE DEBEZIUM of values in JSON without columns",
+            "Declare those of the table behind the name of the source.",
+        )
     is_webhook = isinstance(connector, WebhookSource)
     if is_webhook and cursor.looking_at("EXPOSE"):
         raise cursor.unsupported("EXPOSE PROGRESS of a webhook", "It has no positions to show.")
@@ -461,6 +466,13 @@ def _without_columns(connector: Connector) -> tuple[str, str] | None:
             return None
         return f"values in the format {kind}", "Leave them out, or read the values as JSON or CSV."
     return _COLUMNS.get(type(connector))
+
+
+def _needs_columns(connector: Connector) -> bool:
+    """Whether nothing but a declaration says which columns there are."""
+    if not isinstance(connector, KafkaSource):
+        return False
+    return connector.decoding.envelope == "DEBEZIUM" and connector.decoding.value.kind == "JSON"
 
 
 def _declared_columns(cursor: TokenCursor) -> TextSlice | None:

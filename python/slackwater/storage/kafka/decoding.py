@@ -20,6 +20,7 @@ from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_cells, json_object, typed_columns
 from slackwater.storage.kafka.avro import AvroReader, AvroReaders, AvroShape
 from slackwater.storage.kafka.columns import SourceColumns
+from slackwater.storage.kafka.debezium import change_in_json, change_of, key_in_json
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.row_bytes import plain_rows
 
@@ -30,10 +31,11 @@ _NOT_UTF8 = "it is not UTF-8 text"
 class Decoded:
     """The rows of messages, in their order, and what is none.
 
-    `places` has the number of the message of each row, `keys` for UPSERT the digest of the key of
-    each message, which means nothing of those whose key is NULL or cannot be read. `bad_keys` and
-    `bad_values` have the reasons by the numbers of messages; with a column for errors of values
-    there are rows for these.
+    `places` has the number of the message of each row. For rows by key, `keys` has the digest of
+    the key of each message, which means nothing of those whose key is NULL or cannot be read;
+    `deletes` and `truncates` are messages that take rows away: that of their key, or all.
+    `bad_keys` and `bad_values` have the reasons by the numbers of messages; with a column for
+    errors of values there are rows for these.
     """
 
     rows: pa.Table
@@ -41,6 +43,8 @@ class Decoded:
     bad_keys: Mapping[int, str] = field(default_factory=dict)
     bad_values: Mapping[int, str] = field(default_factory=dict)
     keys: Sequence[bytes] = ()
+    deletes: Sequence[int] = ()
+    truncates: Sequence[int] = ()
 
 
 class Decoder:
@@ -56,14 +60,14 @@ class Decoder:
         self._schema = columns.desc.arrow_schema()
 
     def rows(self, messages: Messages) -> Decoded:
-        """The rows of all messages, but of those with UPSERT that have no value.
+        """The rows of all messages, but of those by key that take rows away.
 
         A key that is NULL is NULL in the row; what is missing is for the envelope to say. Raises
         SLACKWATER_REGISTRY_UNREACHABLE.
         """
         keys = self._keys(messages.keys)
-        upsert = self._decoding.envelope == "UPSERT"
-        # Without a value, an upsert deletes: there is nothing to decode.
+        by_key = self._decoding.is_by_key
+        # Without a value, a key has no row: there is nothing to decode.
         texts = [
             None if value is None or place in keys.bad else value
             for place, value in enumerate(messages.values)
@@ -75,14 +79,14 @@ class Decoder:
             for place, reason in part.bad.items():
                 bad.setdefault(place, reason)
         inline = self._columns.error is not None
-        for place in (*keys.bad, *(self._deletes(messages) if upsert and bad else ())):
+        empty = [n for n, value in enumerate(messages.values) if value is None] if by_key else []
+        deletes = [*empty, *values.deletes]
+        left_out = {*keys.bad, *deletes, *values.truncates}
+        for place in left_out:
             bad.pop(place, None)
-        left_out = set(keys.bad) | (set() if inline else set(bad))
-        places = [
-            place
-            for place, value in enumerate(messages.values)
-            if place not in left_out and not (upsert and value is None)
-        ]
+        if not inline:
+            left_out.update(bad)
+        places = [place for place in range(len(messages)) if place not in left_out]
         arrays = [*keys.arrays, *values.arrays]
         if inline:
             errors = [{"description": bad[n]} if n in bad else None for n in range(len(messages))]
@@ -92,8 +96,9 @@ class Decoder:
             chosen = pa.array(places, pa.int64())
             arrays = [array.take(chosen) for array in arrays]
         rows = pa.Table.from_arrays(arrays, schema=self._schema)
-        digests = self._digests(keys) if upsert else ()
-        return Decoded(rows, places, keys.bad, bad, digests)
+        digests = self._digests(keys) if by_key else ()
+        deletes = [place for place in deletes if place not in keys.bad]
+        return Decoded(rows, places, keys.bad, bad, digests, deletes, values.truncates)
 
     def key_of(self, raw: bytes) -> bytes:
         """The digest of the key of a message. Raises ValueError if it cannot be read, and
@@ -108,10 +113,6 @@ class Decoder:
         names = [str(place) for place in range(len(keys.arrays))]
         return [row_key(row) for row in plain_rows(pa.table(list(keys.arrays), names))]
 
-    @staticmethod
-    def _deletes(messages: Messages) -> list[int]:
-        return [place for place, value in enumerate(messages.values) if value is None]
-
     def _keys(self, found: Sequence[bytes | None]) -> _Cells:
         payload = self._decoding.key_format
         if payload is None or not self._columns.key.columns:
@@ -119,29 +120,64 @@ class Decoder:
         shape, reader = self._columns.key_shape, self._readers.key
         if shape is not None and reader is not None:
             return _avro(shape, reader, self._columns.key, found)
-        return _whole(payload, found)
+        return _whole(payload, found, without_schema=self._decoding.envelope == "DEBEZIUM")
 
     def _values(self, found: Sequence[bytes | None]) -> _Cells:
         """The columns of the values; all are NULL where there is none."""
         payload, declared = self._decoding.value, self._columns.declared
         shape, reader = self._columns.value_shape, self._readers.value
+        if self._decoding.envelope == "DEBEZIUM":
+            return self._changed(found)
         if shape is not None and reader is not None:
             return _avro(shape, reader, self._columns.value, found)
         if payload.kind == "CSV":
             return _csv(payload, declared or self._columns.value, found)
         return _whole(payload, found) if declared is None else _json_columns(declared, found)
 
+    def _changed(self, found: Sequence[bytes | None]) -> _Cells:
+        """The columns of the rows in messages of Debezium."""
+        shape, reader = self._columns.value_shape, self._readers.value
+        value = self._columns.value
+        schema = value.arrow_schema()
+        rows: list[Sequence[Any]] = []
+        bad: dict[int, str] = {}
+        others: dict[str, list[int]] = {"delete": [], "truncate": []}
+        for place, raw in enumerate(found):
+            rows.append([None] * len(schema))
+            if raw is None:
+                continue
+            try:
+                if reader is not None:
+                    change = change_of(reader.value(raw))
+                else:
+                    change = change_in_json(_decoded(raw))
+                if change.row is None:
+                    others[change.kind].append(place)
+                elif shape is not None:
+                    rows[-1] = shape.cells(change.row)
+                else:
+                    rows[-1] = json_cells(change.row, value.names, schema)
+            except ValueError as error:
+                bad[place] = str(error)
+        columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+        arrays = [pa.array(cells, f.type) for cells, f in zip(columns, schema, strict=True)]
+        return _Cells(arrays, bad, others["delete"], others["truncate"])
+
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Columns with a value for each message; those of messages in `bad` mean nothing."""
+    """Columns with a value for each message; those of messages that are none mean nothing."""
 
     arrays: Sequence[pa.Array]
     bad: Mapping[int, str] = field(default_factory=dict)
+    deletes: Sequence[int] = ()
+    truncates: Sequence[int] = ()
 
 
-def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
-    """One column with the whole key or value."""
+def _whole(
+    payload: Payload, found: Sequence[bytes | None], *, without_schema: bool = False
+) -> _Cells:
+    """One column with the whole key or value, in JSON maybe without the schema beside it."""
     if payload.kind == "BYTES":
         return _Cells((pa.array(found, pa.binary()),))
     texts, bad = _texts(found)
@@ -149,6 +185,8 @@ def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
         for place, text in enumerate(texts):
             if text is not None and (reason := _no_json(text)) is not None:
                 bad[place] = reason
+        if without_schema:
+            texts = [None if text is None else key_in_json(text) for text in texts]
     return _Cells((pa.array(texts, pa.string()),), bad)
 
 
@@ -243,6 +281,13 @@ def _also_missing(
         return bad
     missing = [place for place, value in enumerate(found) if value is None]
     return {**dict.fromkeys(missing, f"NULL in the column {needed}"), **bad}
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ValueError(_NOT_UTF8) from None
 
 
 def _texts(found: Sequence[bytes | None]) -> tuple[list[str | None], dict[int, str]]:

@@ -111,7 +111,7 @@ class KafkaIngestion:
     def resnapshot(self) -> Resnapshot:
         """Reads the topic from its beginning again, and commits the difference to what there is.
 
-        For sources with ENVELOPE UPSERT. Any thread may call this.
+        For sources with rows by key. Any thread may call this.
         """
         self._wanted = self._wanted or Resnapshot()
         return self._wanted
