@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
+from slackwater.planner.parser.kafka_sink import Compatibility, KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import (
     Decoding,
     GivenSchema,
@@ -217,6 +219,41 @@ def declared(connector, columns):
     return columns
 
 
+levels = st.none() | st.sampled_from(get_args(Compatibility))
+for_values = st.builds(
+    SinkRegistry,
+    names,
+    value_fullname=st.none() | texts,
+    null_defaults=st.booleans(),
+    value_compatibility=levels,
+)
+for_keys = st.builds(
+    SinkRegistry, names, st.none() | texts, null_defaults=st.booleans(), key_compatibility=levels
+)
+for_both = st.builds(
+    SinkRegistry, names, st.none() | texts, st.none() | texts, st.booleans(), levels, levels
+)
+sink_formats = st.one_of(
+    st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
+    st.tuples(st.just("AVRO"), for_values),
+)
+key_formats = st.one_of(
+    st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
+    st.tuples(st.just("AVRO"), for_keys),
+)
+topic_sinks = st.builds(
+    lambda name, value, key, more: KafkaSinkConnector(
+        name, "t", value[0], key[0], value_registry=value[1], key_registry=key[1], **more
+    ),
+    names,
+    sink_formats,
+    key_formats | st.just((None, None)),
+    st.fixed_dictionaries({"is_enforced": st.booleans(), "headers": st.none() | parts}),
+) | st.builds(
+    lambda name, registry: KafkaSinkConnector(name, "t", "AVRO", value_registry=registry),
+    names,
+    for_both,
+)
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
@@ -328,6 +365,13 @@ statements = st.one_of(
         st.booleans(),
         clusters,
         st.booleans(),
+    ),
+    st.builds(
+        s.CreateSink,
+        names,
+        names,
+        topic_sinks,
+        envelopes,
     ),
     st.builds(
         s.DropObjects,
