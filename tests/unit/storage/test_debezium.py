@@ -365,3 +365,16 @@ def test_a_table_without_keys_is_an_error_that_its_tombstones_do_not_hide():
     assert steps([(None, row)], [(None, DELETE), (None, None)], [TRUNCATE]) == [
         ([], 1), ([], 1), ([], 0),
     ]  # fmt: skip
+
+
+def test_a_schema_that_is_given_is_that_of_the_writers():
+    """It is kept whole: messages have all of its fields."""
+    schema, (_, source) = envelope(SQL_SERVER), SOURCES[4]
+    text = json.dumps(schema)
+    decoding = Decoding(BOTH, Payload("BYTES"), (), "DEBEZIUM")
+    columns = source_columns(decoding, None, ReaderSchemas(value=text))
+    reader = AvroMessages(columns.value_shape.schema, text, has_header=False)
+    decoder = Decoder(decoding, columns, AvroReaders(value=reader))
+    raw = written(1, schema, {"op": "c", "before": VALUES, "after": VALUES, "source": source})
+    found = decoder.rows(messages(raw[5:]))
+    assert found.rows.to_pylist() == [{"key": b"k", **VALUES, "day": date(1970, 1, 1)}]
