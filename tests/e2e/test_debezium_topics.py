@@ -143,3 +143,29 @@ def test_schemas_that_are_none_of_debezium(place, kafka, registry):
     with pytest.raises(SqlError, match="SLACKWATER_AVRO_SCHEMA") as caught:
         source(place, topic, f"FORMAT {AVRO} ENVELOPE DEBEZIUM")
     assert "the record has no field after" in caught.value.message
+
+
+def test_a_column_that_the_table_has_got(place, kafka, registry):
+    """The envelope stays, while the row in it has a field more."""
+    topic = kafka.new_topic()
+    key = registry.register(f"{topic}-key", KEY)
+    schema = envelope(("ts_ms", "long"))
+    first = registry.register(f"{topic}-value", schema)
+
+    def message(schema, number, **row):
+        after = {"id": number, "price": None, "at": 0, **row}
+        value = {"before": None, "after": after, "source": {"ts_ms": 1}, "op": "c"}
+        return registry.message(key, {"id": number}), registry.message(schema, value)
+
+    send(kafka, topic, message(first, 1))
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE DEBEZIUM")
+    assert place.rows("SELECT * FROM s") == [[1, None, 0]]
+    added = {"name": "note", "type": ["null", "string"], "default": None}
+    row = {**ROW, "fields": [*ROW["fields"], added]}
+    before = {**schema["fields"][0], "type": ["null", row]}
+    later = registry.register(
+        f"{topic}-value", {**schema, "fields": [before, *schema["fields"][1:]]}
+    )
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    send(kafka, topic, message(later, 2, note="x"), message(first, 3))
+    becomes(place, "SELECT * FROM s", [[1, None, 0, None], [2, None, 0, "x"], [3, None, 0, None]])

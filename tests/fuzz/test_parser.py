@@ -30,6 +30,7 @@ from slackwater.planner.parser.kafka_source import (
     Included,
     KafkaSource,
     Payload,
+    RefreshSchema,
     Registry,
     ResnapshotSource,
     SkipLost,
@@ -320,6 +321,7 @@ statements = st.one_of(
     st.builds(ValidateConnection, names),
     st.builds(SkipLost, names, st.booleans()),
     st.builds(ResnapshotSource, names, st.booleans()),
+    st.builds(RefreshSchema, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,

@@ -40,6 +40,7 @@ from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
+from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.ddl.repair import repair
@@ -583,7 +584,12 @@ def _definitions(
         changefeeds=ChangefeedDefinitions(
             changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
         ),
-        topics=TopicDefinitions(changes, connectors.kafka, connectors.ingestion),
+        topics=TopicDefinitions(
+            changes,
+            connectors.kafka,
+            connectors.ingestion,
+            SchemaPlanner(lambda: changes.state, connectors.kafka),
+        ),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),
         replacements=Replacements(

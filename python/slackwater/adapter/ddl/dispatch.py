@@ -25,7 +25,7 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
-from slackwater.planner.parser.kafka_source import ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import RefreshSchema, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 
 Create = (
@@ -119,6 +119,8 @@ class Definitions:
                 self.topics.skip_lost(execution, statement)
             case ResnapshotSource():
                 self.topics.resnapshot(execution, statement)
+            case RefreshSchema():
+                self.topics.refresh_schema(execution, statement)
             case st.CommentOn():
                 self.objects.comment(execution, statement)
             case _:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import AvroSchema, ConnectionDetails
+from slackwater.adapter.catalog.details import AvroSchema, ConnectionDetails, KafkaSettings
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.external.avro import check
@@ -92,7 +92,7 @@ class SchemaPlanner:
             elif strategy.id is not None:
                 found, wanted = registry.schema(strategy.id), f"schema {strategy.id}"
             else:
-                subject = f"{topic}-{'key' if is_key else 'value'}"
+                subject = f"{topic}-{what.removesuffix('s')}"
                 found, wanted = registry.latest(subject), f"subject {subject}"
         except ValueError as error:
             raise unreadable(what, str(error)) from None
@@ -102,6 +102,26 @@ class SchemaPlanner:
             )
         check(found, what)
         return AvroSchema(found, item.id)
+
+    def latest(self, config: KafkaSettings) -> AvroSchema | None:
+        """The latest schema of the values of a source; None: it has them from no registry.
+
+        Raises SLACKWATER_UNKNOWN_SCHEMA, SLACKWATER_AVRO_SCHEMA, SLACKWATER_REGISTRY_UNREACHABLE.
+        """
+        known = config.value_schema
+        if known is None or known.registry is None:
+            return None
+        name, subject = self._state().item(known.registry).full_name, f"{config.topic}-value"
+        try:
+            found = self._kafka.registry(known.registry).latest(subject)
+        except ValueError as error:
+            raise unreadable("values", str(error)) from None
+        if found is None:
+            wanted = f"subject {subject}"
+            raise user_error("SLACKWATER_UNKNOWN_SCHEMA", connectionName=name, schema=wanted)
+        check(found, "values")
+        is_narrow = config.decoding.envelope == "DEBEZIUM"
+        return replace(known, schema=narrowed(found) if is_narrow else found)
 
     def _named(self, context: Context, payload: Payload | None) -> Payload | None:
         """The format with the full name of its registry."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from slackwater.adapter.catalog.details import AvroSchema, KafkaDetails
+from slackwater.adapter.catalog.details import AvroSchema, KafkaDetails, KafkaSettings
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.avro import AvroMessages
@@ -26,7 +26,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum, row_key
-from slackwater.storage.ingestion import Reached, Resumed
+from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
 from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
@@ -88,9 +88,15 @@ class KafkaSources:
             upstream,
             self._envelope(item, details),
             reached.frontier,
+            lambda: self._check(item.id, config),
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
+
+    def _check(self, source: GlobalId, config: KafkaSettings) -> None:
+        """Raises `StepSuperseded` when the source is not declared like that any more."""
+        if self.relations.item(source).of(KafkaDetails).config != config:
+            raise StepSuperseded(source, 0, 0)
 
     def _envelope(self, item: CatalogItem, details: KafkaDetails) -> Envelope:
         config, stored = details.config, item.stored

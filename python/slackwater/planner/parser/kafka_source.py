@@ -122,6 +122,14 @@ class ResnapshotSource:
 
 
 @dataclass(frozen=True, slots=True)
+class RefreshSchema:
+    """ALTER SOURCE ... REFRESH SCHEMA: values are read in the latest schema of their subject."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaSource:
     """A topic. It is read from `start_offsets` of its partitions on, of others from the beginning.
 

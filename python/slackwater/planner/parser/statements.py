@@ -12,7 +12,12 @@ from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
-from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import (
+    KafkaSource,
+    RefreshSchema,
+    ResnapshotSource,
+    SkipLost,
+)
 from slackwater.planner.parser.names import QualifiedName
 
 
@@ -743,6 +748,7 @@ Statement = (
     | ReplayDeadLetters
     | SkipLost
     | ResnapshotSource
+    | RefreshSchema
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

@@ -15,7 +15,7 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from slackwater.storage.ingestion import (
     IngestionStep,
     SourceStatistics,
     SourceStatus,
+    StepSuperseded,
 )
 from slackwater.storage.kafka.envelopes import Changes, Envelope
 from slackwater.storage.kafka.topic import OffsetsLost, Topic, TopicIdentity, Upstream
@@ -79,8 +80,10 @@ class KafkaIngestion:
         upstream: Upstream,
         envelope: Envelope,
         frontier: SourceFrontier | None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`frontier` None: nothing was read yet."""
+        """`frontier` None: nothing was read yet. `check` raises `StepSuperseded` once the
+        definition is another one: this one reads nothing more then, and sets `superseded`."""
         self._config = config
         self._upstream = upstream
         self._envelope = envelope
@@ -97,6 +100,8 @@ class KafkaIngestion:
         self._skips_lost = False
         self._wanted: Resnapshot | None = None
         self._anew: Resnapshot | None = None
+        self._check = check
+        self.superseded = threading.Event()
 
     def skip_lost(self) -> OffsetsLost | None:
         """Goes on with the first messages that are there, where others are gone now.
@@ -117,6 +122,11 @@ class KafkaIngestion:
         return self._wanted
 
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
+        try:
+            self._check()
+        except StepSuperseded:
+            self.superseded.set()
+            raise
         if self._pending is not None:
             return self._pending
         try:
