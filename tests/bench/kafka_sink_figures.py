@@ -16,9 +16,11 @@ from slackwater.adapter.external.kafka_producer import (
     SinkNames,
 )
 from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.access import KafkaAccess
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
+from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
 from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig
 from slackwater.storage.sink_folder import Claim
 
@@ -27,34 +29,40 @@ ROUNDS = 120
 DESC = RelationDesc.of(id="long", customer="string", amount="decimal(12,2)", at="timestamp")
 
 
+AVRO = SinkSchema(GlobalId("u2"))
+
+
 def kafka_sink(folder):
-    """One large range of transactions, then one small range after the other."""
+    """One large range of transactions in JSON, and in Avro; one small range after the other."""
     with running_broker() as broker:
-        topic = broker.new_topic()
         access = KafkaAccess((("bootstrap.servers", broker.address),))
         cluster = KafkaCluster(access, ProgressTopic("progress"), "bench")
-        config = KafkaSinkConfig(topic, "TEXT", "JSON", "UPSERT", ("id",))
-        names = SinkNames("s", "k", b"u1", "bench")
-        cluster.ensure_topics(config, names)
-        sink = KafkaSink(
-            Encoder(config, DESC, "s"),
-            SinkTopic(topic, "progress"),
-            Claim("u1", "s", 1, lambda: None),
-            KafkaProducer(cluster, config, names),
-            snapshot=True,
-            clock=lambda: int(time.time() * 1000),
-            is_stopped=lambda: False,
+        in_avro = KafkaSinkConfig(
+            broker.new_topic(),
+            "AVRO",
+            "AVRO",
+            "UPSERT",
+            ("id",),
+            key_schema=AVRO,
+            value_schema=AVRO,
         )
-        rows = _updates(0, MESSAGES, 1)
-        began = time.perf_counter()
-        sink.write(Frontier(0), Frontier(2), [rows])
-        took_s = time.perf_counter() - began
+        sink = _opened(cluster, in_avro, SinkNames("a", "k", b"u3", "avro"))
+        yield Figure(
+            "kafka_sink_avro",
+            f"time for 1000 messages of a large range ({MESSAGES} of Avro, four columns)",
+            "ms",
+            1000 / 50,
+            _large_range(sink),
+        )
+        sink.close()
+        config = KafkaSinkConfig(broker.new_topic(), "TEXT", "JSON", "UPSERT", ("id",))
+        sink = _opened(cluster, config, SinkNames("s", "k", b"u1", "bench"))
         yield Figure(
             "kafka_sink",
             f"time for 1000 messages of a large range ({MESSAGES} of JSON, four columns)",
             "ms",
             1000 / 50,
-            took_s * 1_000_000 / MESSAGES,
+            _large_range(sink),
         )
         times = []
         for number in range(ROUNDS):
@@ -70,6 +78,28 @@ def kafka_sink(folder):
             60,
             statistics.median(times[20:]),
         )
+
+
+def _opened(cluster, config, names):
+    """A sink that has not begun."""
+    cluster.ensure_topics(config, names)
+    return KafkaSink(
+        Encoder(config, DESC, "s", SchemaIds(1, 2)),
+        SinkTopic(config.topic, "progress"),
+        Claim(names.key.decode(), "s", 1, lambda: None),
+        KafkaProducer(cluster, config, names),
+        snapshot=True,
+        clock=lambda: int(time.time() * 1000),
+        is_stopped=lambda: False,
+    )
+
+
+def _large_range(sink):
+    """The milliseconds that 1000 messages take."""
+    rows = _updates(0, MESSAGES, 1)
+    began = time.perf_counter()
+    sink.write(Frontier(0), Frontier(2), [rows])
+    return (time.perf_counter() - began) * 1_000_000 / MESSAGES
 
 
 def _updates(first, end, time_ms):

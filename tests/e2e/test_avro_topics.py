@@ -238,3 +238,84 @@ def test_schemas_that_are_not_there_or_have_no_columns(place, kafka, registry):
         source(place, topic, f"FORMAT {AVRO}")
     with pytest.raises(SqlError, match="SLACKWATER_INVALID_OPTION"):
         source(place, topic, f"FORMAT {AVRO.replace('CONNECTION r', 'CONNECTION k')}")
+
+
+def test_a_later_schema_adds_columns(place, kafka, registry):
+    """Rows that are there have NULL in them; nothing else may be different."""
+    topic = kafka.new_topic()
+    key = registry.register(f"{topic}-key", NUMBER)
+    first = registry.register(f"{topic}-value", ORDER)
+
+    def message(schema, number, **value):
+        return registry.message(key, {"id": number}), registry.message(schema, value)
+
+    send(kafka, topic, message(first, 1, customer="ann", amount=1))
+    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", "s IN CLUSTER c")
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    added = [
+        {"name": "more", "type": ["null", "int"], "default": None},
+        {"name": "also", "type": ["null", "string"], "default": None},
+    ]
+    more = registry.register(f"{topic}-value", {**ORDER, "fields": [*ORDER["fields"], *added]})
+    send(kafka, topic, message(more, 2, customer="bob", amount=2, more=3, also="x"))
+    becomes(place, "SELECT * FROM s", [[1, "ann", 1], [2, "bob", 2]])
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM s")
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    place.sql("DROP MATERIALIZED VIEW v")
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    becomes(place, "SELECT * FROM s", [[1, "ann", 1, None, None], [2, "bob", 2, None, None]])
+    send(
+        kafka,
+        topic,
+        message(more, 1, customer="ann", amount=4, more=None, also="y"),
+        message(first, 3, customer="eve", amount=5),
+    )
+    rows = [[1, "ann", 4, None, "y"], [2, "bob", 2, None, None], [3, "eve", 5, None, None]]
+    becomes(place, "SELECT * FROM s", rows)
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    rows[1] = [2, "bob", 2, 3, "x"]
+    becomes(place, "SELECT * FROM s", rows)
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    send(kafka, topic, (registry.message(key, {"id": 1}), None))
+    becomes(place, "SELECT * FROM s", rows[1:])
+    # The source does not run, and has its columns anyway.
+    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    last = {"name": "last", "type": ["null", "long"], "default": None}
+    fields = [*ORDER["fields"], *added]
+    registry.register(f"{topic}-value", {**ORDER, "fields": [*fields, last]})
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    assert "last" in [name for name, *_ in place.rows("DESCRIBE s")]
+    nullable = {"name": "customer", "type": ["null", "string"]}
+    for wrong, reason in (
+        ([last, *fields], "new columns come after the others"),
+        (fields, "the column last is missing"),
+        ([*fields, {**last, "type": "long", "default": 0}], "rows may have NULL in last"),
+        ([nullable, *fields[1:], last], "customer can be NULL"),
+        ([*fields, {**last, "type": ["null", "int"]}], "the type of last is BIGINT, not INT"),
+        ([*fields, last, {"name": "new", "type": "int", "default": 0}], "new is NOT NULL"),
+    ):
+        registry.register(f"{topic}-value", {**ORDER, "fields": wrong})
+        with pytest.raises(SqlError, match="SLACKWATER_COLUMN_MISMATCH") as caught:
+            place.sql("ALTER SOURCE s REFRESH SCHEMA")
+        assert reason in caught.value.message
+    place.sql("DROP CLUSTER c CASCADE")
+
+
+def test_schemas_that_are_not_refreshed(place, kafka, registry):
+    topic = kafka.new_topic()
+    number = registry.register(f"{topic}-value", "long")
+    for name, decoding in (
+        ("a", "FORMAT TEXT"),
+        ("b", f"FORMAT {AVRO} VALUE STRATEGY ID {number}"),
+        ("c", "FORMAT AVRO USING SCHEMA '\"long\"'"),
+    ):
+        source(place, topic, decoding, name)
+        with pytest.raises(SqlError, match="SLACKWATER_UNSUPPORTED"):
+            place.sql(f"ALTER SOURCE {name} REFRESH SCHEMA")
+    place.sql("ALTER SOURCE IF EXISTS nothing REFRESH SCHEMA")
+    place.sql("CREATE SOURCE g FROM LOAD GENERATOR COUNTER")
+    with pytest.raises(SqlError, match="SLACKWATER_WRONG_KIND"):
+        place.sql("ALTER SOURCE g REFRESH SCHEMA")

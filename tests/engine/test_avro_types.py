@@ -11,7 +11,9 @@ import pytest
 
 from slackwater.adapter.external.avro import AvroMessages
 from slackwater.planner.parser.kafka_source import Decoding, Payload
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas
+from slackwater.storage.kafka.avro_writing import avro_rows
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.topic import Messages
@@ -144,6 +146,39 @@ def test_defaults(spark, schema, default):
     assert as_spark(spark, reader, writer, written) == as_read(spark, reader, writer, written)
 
 
+WRITTEN = """
+  SELECT id, CAST(id AS BYTE) b, CAST(-id AS SHORT) sh, CAST(id AS INT) i, id = 1 bo,
+    CAST(id / 3 AS FLOAT) f, CAST(-id / 7 AS DOUBLE) d, concat('zw\u00f6lf', id) s,
+    CAST(repeat('x', 99) AS BINARY) bi, CAST(id - 1.5 AS DECIMAL(38, 18)) de,
+    CAST(-id AS DECIMAL(5, 0)) du, date_sub(DATE '0001-01-01', 400 * CAST(id AS INT)) da,
+    timestamp_micros(-70000000000000000 * id) ts,
+    TIMESTAMP_NTZ '0001-01-01 00:00:00.000001' nt,
+    IF(id = 1, NULL, array(id, NULL)) ar, map('k', named_struct('n', id, 'm', array(id))) ma,
+    IF(id = 2, NULL, named_struct('a', nullif(id, 1),
+      'b', nullif(named_struct('c', nullif(id, 0)), NULL))) st
+  FROM range(3)
+"""
+
+
+def test_rows_of_sinks(spark):
+    """Spark reads the rows that sinks write, as they were, dates before the year 1 among them."""
+    frame = spark.sql(WRITTEN)
+    desc = RelationDesc.from_json(frame.schema.json())
+    form = avro_rows(desc.columns, "row")
+    rows = frame.toArrow().cast(desc.arrow_schema())
+    schema = json.dumps(form.schema)
+    types, found = deserialized(spark, schema, schema, form.encode(rows))
+    assert found == [row.json() for row in frame._jdf.collectAsList()]
+    assert types == [_as_read(each.spark_type) for each in desc.columns]
+
+
+def _as_read(kind):
+    """Spark's type of what it reads: Avro has no numbers of one or two bytes."""
+    return (
+        {"byte": "integer", "short": "integer"}.get(kind, kind) if isinstance(kind, str) else kind
+    )
+
+
 def _plain(schema):
     """The schema for fastavro's writer, which is given numbers for times."""
     if isinstance(schema, list):
@@ -181,16 +216,21 @@ def as_read(spark, reader, writer, values):
 
 def as_spark(spark, reader, writer, values):
     """Types and values as Spark's deserializer has them."""
+    raw = [data(writer, value) for value in values]
+    return deserialized(spark, json.dumps(reader), json.dumps(writer), raw)
+
+
+def deserialized(spark, reader, writer, raw):
     jvm = spark._jvm
     avro, sql = jvm.org.apache.avro, jvm.org.apache.spark.sql
-    wanted = avro.Schema.Parser().parse(json.dumps(reader))
-    written = avro.Schema.Parser().parse(json.dumps(writer))
+    wanted = avro.Schema.Parser().parse(reader)
+    written = avro.Schema.Parser().parse(writer)
     kind = getattr(getattr(sql.avro, "SchemaConverters$"), "MODULE$").toSqlType(wanted).dataType()
     deserializer = sql.avro.AvroDeserializer(wanted, kind, "CORRECTED", False, "", -1)
     outside = getattr(getattr(sql.catalyst, "CatalystTypeConverters$"), "MODULE$")
     rows = []
-    for value in values:
-        decoder = avro.io.DecoderFactory.get().binaryDecoder(data(writer, value), None)
+    for each in raw:
+        decoder = avro.io.DecoderFactory.get().binaryDecoder(each, None)
         found = avro.generic.GenericDatumReader(written, wanted).read(None, decoder)
         rows.append(outside.convertToScala(deserializer.deserialize(found).get(), kind).json())
     return [field["type"] for field in json.loads(kind.json())["fields"]], rows

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,12 +23,14 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
+from slackwater.planner.parser.kafka_sink import Compatibility, KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import (
     Decoding,
     GivenSchema,
     Included,
     KafkaSource,
     Payload,
+    RefreshSchema,
     Registry,
     ResnapshotSource,
     SkipLost,
@@ -144,7 +147,8 @@ files = st.builds(
     st.none() | texts,
     st.sampled_from(["STALL", "SKIP", "PROPAGATE"]),
 )
-strategies = st.just(Strategy()) | st.builds(Strategy, counts) | st.builds(Strategy, schema=texts)
+ids = st.integers(0, 2**31 - 1)
+strategies = st.just(Strategy()) | st.builds(Strategy, ids) | st.builds(Strategy, schema=texts)
 given_schemas = st.builds(GivenSchema, texts, st.booleans())
 plain_payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
 plain_payloads |= st.builds(Payload, st.just("AVRO"), schema=given_schemas)
@@ -182,7 +186,18 @@ decodings = (
         errors,
     )
     | st.builds(
-        lambda v, i, e: Decoding(v, None, i, "UPSERT", None, e), both_in_avro, included, errors
+        lambda v, i, n, e: Decoding(v, None, i, n, None, e),
+        both_in_avro,
+        included,
+        st.sampled_from(["UPSERT", "DEBEZIUM"]),
+        errors,
+    )
+    | st.builds(
+        lambda v, k, i, e: Decoding(v, k, i, "DEBEZIUM", None, e),
+        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO")),
+        plain_payloads | keys_in_avro,
+        included,
+        errors,
     )
 )
 topics = st.builds(
@@ -208,6 +223,51 @@ def takes_columns(connector):
     return isinstance(connector, s.FilesSource)
 
 
+def declared(connector, columns):
+    """The columns of a source, which may or have to be declared, or must not."""
+    if not takes_columns(connector):
+        return None
+    decoding = getattr(connector, "decoding", None)
+    if columns is None and decoding is not None and decoding.envelope == "DEBEZIUM":
+        return s.TextSlice("a int")
+    return columns
+
+
+levels = st.none() | st.sampled_from(get_args(Compatibility))
+for_values = st.builds(
+    SinkRegistry,
+    names,
+    value_fullname=st.none() | texts,
+    null_defaults=st.booleans(),
+    value_compatibility=levels,
+)
+for_keys = st.builds(
+    SinkRegistry, names, st.none() | texts, null_defaults=st.booleans(), key_compatibility=levels
+)
+for_both = st.builds(
+    SinkRegistry, names, st.none() | texts, st.none() | texts, st.booleans(), levels, levels
+)
+sink_formats = st.one_of(
+    st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
+    st.tuples(st.just("AVRO"), for_values),
+)
+key_formats = st.one_of(
+    st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
+    st.tuples(st.just("AVRO"), for_keys),
+)
+topic_sinks = st.builds(
+    lambda name, value, key, more: KafkaSinkConnector(
+        name, "t", value[0], key[0], value_registry=value[1], key_registry=key[1], **more
+    ),
+    names,
+    sink_formats,
+    key_formats | st.just((None, None)),
+    st.fixed_dictionaries({"is_enforced": st.booleans(), "headers": st.none() | parts}),
+) | st.builds(
+    lambda name, registry: KafkaSinkConnector(name, "t", "AVRO", value_registry=registry),
+    names,
+    for_both,
+)
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
@@ -284,6 +344,7 @@ statements = st.one_of(
         retain_history_ms=maybe_spans,
     ),
     st.builds(ResnapshotSource, names, st.booleans()),
+    st.builds(RefreshSchema, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,
@@ -310,9 +371,7 @@ statements = st.one_of(
         st.lists(refreshes, max_size=3).map(tuple),
     ),
     st.builds(
-        lambda n, c, k, e, u, p, i, h: s.CreateSource(
-            n, c, k if takes_columns(c) else None, e, u, p, i, h
-        ),
+        lambda n, c, k, e, u, p, i, h: s.CreateSource(n, c, declared(c, k), e, u, p, i, h),
         names,
         generators | files | topics,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
@@ -331,6 +390,13 @@ statements = st.one_of(
         st.booleans(),
         clusters,
         st.booleans(),
+    ),
+    st.builds(
+        s.CreateSink,
+        names,
+        names,
+        topic_sinks,
+        envelopes,
     ),
     st.builds(
         s.DropObjects,

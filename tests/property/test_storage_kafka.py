@@ -14,7 +14,7 @@ from tests.support.kafka.fake_topic import FakeCluster, FakeUpstream, Partition
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.dataflow_error import decode
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.relation import DIFF_COLUMN
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.envelope import row_key
 from slackwater.storage.ingestion import IngestionProgress, IngestionStep
 from slackwater.storage.kafka.columns import source_columns
@@ -261,7 +261,7 @@ def run(world, history):
                         world.cluster.send(partition, key, value)
             case "replace":
                 continue
-            case "anew" if world.decoding.envelope == "UPSERT" and world.frontier is not None:
+            case "anew" if world.decoding.is_by_key and world.frontier is not None:
                 world.wanted = world.ingestion.resnapshot()
             case "anew":
                 continue
@@ -323,6 +323,98 @@ def test_a_topic_is_what_its_messages_before_the_frontier_are(history, envelope,
         on_error=on_error,
     )
     world = World(decoding, size)
+    run(world, history)
+    if not world.replaced:
+        settle(world)
+
+
+CHANGES = {
+    "create": b'{"op": "c", "after": {"n": 1}}',
+    "update": b'{"op": "u", "before": {"n": 1}, "after": {"n": 2}}',
+    "read": b'{"schema": {}, "payload": {"op": "r", "after": {"n": 3}}}',
+    "sink": b'{"before": null, "after": {"n": 4}}',
+    "delete": b'{"op": "d", "before": {"n": 2}, "after": null}',
+    "truncate": b'{"op": "t", "after": null}',
+    "bad": b'{"op": "c", "after": {"n": "x"}}',
+    "none": b'{"n": 1}',
+    "tombstone": None,
+}
+ROWS = {"create": 1, "update": 2, "read": 3, "sink": 4}
+DEBEZIUM_KEYS = [b"a", b"b", b"c", None, b"\xff"]
+TABLE = RelationDesc.from_json(
+    '{"type": "struct", "fields": ['
+    '{"name": "n", "type": "integer", "nullable": false, "metadata": {}}]}'
+)
+
+
+@dataclass
+class DebeziumWorld(World):
+    """A topic of Debezium, whose messages are named."""
+
+    def __post_init__(self):
+        self.columns = source_columns(self.decoding, TABLE)
+        self.ingestion = self.resumed()
+
+    def _check_upserted(self):
+        """Of each key the last message that says something, or empties the table, is what counts:
+        within a partition by offsets, of a step's partitions by time, of steps the last."""
+        propagates = self.decoding.on_error == "PROPAGATE"
+        names = {value: name for name, value in CHANGES.items()}
+        told = []
+        for number, partition, message in self.brought():
+            name = names[message.value]
+            is_bad = (message.key is None and name not in ("truncate", "tombstone")) or (
+                _text(message.key) is _BAD and name != "tombstone"
+            )
+            if name in ("bad", "none"):
+                is_bad = True
+            if is_bad and not propagates:
+                continue
+            if message.key is None and name == "tombstone":
+                continue
+            told.append((number, partition, message, "bad" if is_bad else name))
+        keys = {message.key for _, _, message, name in told if name != "truncate"}
+        rows, errors = Counter(), 0
+        for key in keys:
+            last = {}
+            for number, partition, message, name in told:
+                if name == "truncate" or message.key == key:
+                    known = last.get(partition)
+                    if known is None or known[:2] <= (number, message.offset):
+                        last[partition] = (number, message.offset, message, name)
+            _, name = max(
+                ((number, message.sent_ms, partition), name)
+                for partition, (number, _, message, name) in last.items()
+            )
+            errors += name == "bad"
+            if name in ROWS:
+                rows[_text(key), ROWS[name]] += 1
+        assert self.rows == rows
+        assert sum(self.errors.values()) == errors
+
+
+@st.composite
+def changes(draw):
+    """A history whose messages are changes; those that empty a table have no key."""
+    found = []
+    for action, number, _, _, sent_ms in draw(actions()):
+        name = draw(st.sampled_from(sorted(CHANGES)))
+        key = None if name == "truncate" else draw(st.sampled_from(DEBEZIUM_KEYS))
+        found.append((action, number, key, CHANGES[name], sent_ms))
+    return found
+
+
+@histories()
+@given(changes(), st.sampled_from(["PROPAGATE", "SKIP", "DEAD LETTER"]), st.integers(1, 4))
+def test_a_topic_of_debezium_is_the_table_that_its_changes_make(history, on_error, size):
+    decoding = Decoding(
+        Payload("JSON"),
+        Payload("TEXT"),
+        (Included("KEY", "key"),),
+        "DEBEZIUM",
+        on_error=on_error,
+    )
+    world = DebeziumWorld(decoding, size)
     run(world, history)
     if not world.replaced:
         settle(world)

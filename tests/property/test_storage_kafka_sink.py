@@ -3,7 +3,9 @@
 import json
 from collections import Counter
 from functools import partial
+from io import BytesIO
 
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -14,10 +16,12 @@ from tests.support.kafka.fake_producers import Cluster, Crash, Producer
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier
+from slackwater.repr.ids import user_id
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka import sink as kafka_sink
 from slackwater.storage.kafka.sink import KafkaSink, Pending, Progress, SinkTopic, decoded
-from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig
+from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
+from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
 from slackwater.storage.sink_folder import Claim
 
 DESC = RelationDesc.of(k="long", v="string")
@@ -25,6 +29,10 @@ FORMATS = {"key_format": "JSON", "value_format": "JSON"}
 KEYED = KafkaSinkConfig("t", envelope="UPSERT", key=("k",), **FORMATS)
 UNKEYED = KafkaSinkConfig("t", envelope="DEBEZIUM", **FORMATS)
 PAIRED = KafkaSinkConfig("t", envelope="DEBEZIUM", key=("k",), **FORMATS)
+SCHEMA = SinkSchema(user_id(1))
+AVRO = {"key_format": "AVRO", "value_format": "AVRO", "key_schema": SCHEMA, "value_schema": SCHEMA}
+IN_AVRO = KafkaSinkConfig("t", envelope="UPSERT", key=("k",), **AVRO)
+PAIRED_IN_AVRO = KafkaSinkConfig("t", envelope="DEBEZIUM", key=("k",), **AVRO)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -59,14 +67,29 @@ def updates(rows):
     )
 
 
+def encoder_of(config, claim):
+    """The encoder of a sink that begins. The registry gives other ids to each leader, as one does
+    that was restored."""
+    return Encoder(config, DESC, "the_sink", SchemaIds(2 * claim.epoch, 2 * claim.epoch + 1))
+
+
+def text_of(form, data):
+    """The contents of a key or a value as JSON."""
+    if data is None or form is None:
+        return None if data is None else json.dumps(json.loads(data))
+    schema = fastavro.parse_schema(json.loads(form.schema))
+    return json.dumps(fastavro.schemaless_reader(BytesIO(data[5:]), schema, None))
+
+
 def opened(cluster, claim=None, config=KEYED, **more):
     options = {"version": 0, "clock": lambda: 0, "is_stopped": lambda: False, "snapshot": True}
     options |= more
     version = options.pop("version")
+    claim = Leadership().claim() if claim is None else claim
     return KafkaSink(
-        Encoder(config, DESC, "the_sink"),
+        encoder_of(config, claim),
         SinkTopic("t", "progress", version),
-        Leadership().claim() if claim is None else claim,
+        claim,
         cluster.producer(),
         **options,
     )
@@ -94,7 +117,7 @@ CHANGES = st.dictionaries(
     max_size=12,
 )
 FATES = st.sampled_from(["crash before", "crash after", "fail", "lose", "delay"])
-CONFIGS = st.sampled_from([KEYED, UNKEYED, PAIRED])
+CONFIGS = st.sampled_from([KEYED, UNKEYED, PAIRED, IN_AVRO, PAIRED_IN_AVRO])
 
 
 def run(cluster, config, made, uppers, leader):
@@ -132,18 +155,18 @@ def expected(config, made):
         at.setdefault((k, time), {})[diff] = {"k": k, "v": v}
     for (k, time), rows in at.items():
         value = rows.get(1)
-        if config is PAIRED:
+        if config.envelope == "DEBEZIUM":
             value = {"before": rows.get(-1), "after": value}
         shown = None if value is None else json.dumps(value)
         found[(json.dumps({"k": k}), shown, time)] += 1
     return found
 
 
-def seen(cluster):
-    def text(value):
-        return None if value is None else json.dumps(json.loads(value))
-
-    return Counter((text(k), text(v), time) for k, v, time in cluster.messages)
+def seen(cluster, config):
+    forms = avro_forms(config, DESC)
+    return Counter(
+        (text_of(forms.key, k), text_of(forms.value, v), time) for k, v, time in cluster.messages
+    )
 
 
 @histories()
@@ -164,7 +187,7 @@ def test_each_update_is_committed_once_whatever_fails(changes, uppers, fates, co
 
     cluster = Cluster(fate)
     run(cluster, config, made, uppers, Leadership())
-    assert seen(cluster) == expected(config, made)
+    assert seen(cluster, config) == expected(config, made)
     times = [time for _, _, time in cluster.messages]
     assert times == sorted(times)
     assert all(size <= 3 for size in cluster.transactions)
@@ -203,7 +226,7 @@ def test_a_leader_that_hangs_writes_nothing_beside_the_next_one(
         try:
             sink = None
             lower = 0
-            encoder = Encoder(config, DESC, "the_sink")
+            encoder = encoder_of(config, hung)
             sink = KafkaSink(
                 encoder, SinkTopic("t", "progress"), hung, producer,
                 snapshot=True, clock=lambda: 0, is_stopped=lambda: False,
@@ -218,7 +241,7 @@ def test_a_leader_that_hangs_writes_nothing_beside_the_next_one(
             assert leader.epoch > 1
         patch.undo()
     run(cluster, config, made, [second], leader)
-    assert seen(cluster) == expected(config, made)
+    assert seen(cluster, config) == expected(config, made)
 
 
 def test_a_range_goes_on_where_it_was_left():

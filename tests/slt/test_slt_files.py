@@ -134,13 +134,13 @@ WITHOUT_CASE = {
         "needs a schema registry",
         "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
     ),
-    "SLACKWATER_REGISTRY_UNREACHABLE": (
-        "needs a schema registry",
-        "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
-    ),
     "SLACKWATER_AVRO_SCHEMA": (
         "needs a broker",
         "e2e/test_avro_topics.py::test_schemas_that_are_not_there_or_have_no_columns",
+    ),
+    "SLACKWATER_SCHEMA_REFUSED": (
+        "needs a schema registry",
+        "e2e/test_avro_sinks.py::test_a_registry_that_is_away_or_refuses_stalls_the_sink",
     ),
     "SLACKWATER_SOURCE_UNREACHABLE": (
         "needs a connection that nobody tried",

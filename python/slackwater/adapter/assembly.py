@@ -41,6 +41,7 @@ from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
+from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_tables import SourceTablePlanner
 from slackwater.adapter.ddl.planned_views import Views
@@ -597,7 +598,12 @@ def _definitions(
             connectors.kafka,
             given.clock,
         ),
-        topics=TopicDefinitions(changes, connectors.kafka, connectors.ingestion),
+        topics=TopicDefinitions(
+            changes,
+            connectors.kafka,
+            connectors.ingestion,
+            SchemaPlanner(lambda: changes.state, connectors.kafka),
+        ),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),
         replacements=Replacements(

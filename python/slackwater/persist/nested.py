@@ -12,7 +12,9 @@ def as_lists(values: pa.Array) -> pa.Array:
     """A map array as a list array of (key, value) structs; any other array unchanged."""
     if not pa.types.is_map(values.type):
         return values
-    entry = pa.struct([values.type.key_field, values.type.item_field])
+    # Below a NULL there are NULLs in what has none, which a cast to the same would refuse.
+    item = values.type.item_field
+    entry = pa.struct([values.type.key_field, item.with_type(_nullable(item.type))])
     return values.cast(pa.list_(pa.field("entries", entry, False)))
 
 
@@ -48,6 +50,17 @@ def with_leaves(kind: pa.DataType, leaf: Callable[[pa.DataType], pa.DataType]) -
         field = kind.value_field
         return pa.list_(field.with_type(with_leaves(field.type, leaf)))
     return leaf(kind)
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with NULLs allowed in all that is in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, _nullable(each.type)) for each in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_nullable(kind.key_type), pa.field("value", _nullable(kind.item_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", _nullable(kind.value_type)))
+    return kind
 
 
 def _offsets(values: pa.Array) -> pa.Array:

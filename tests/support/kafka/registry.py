@@ -1,4 +1,4 @@
-"""A schema registry for tests: three of the questions that Confluent's takes, over HTTP."""
+"""A schema registry for tests: what sources and sinks ask of Confluent's, over HTTP."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Registry:
     """Schemas by their ids, and the ids of subjects. `asked` are the paths of all questions.
 
     `answers` are what it says to a path instead of what it has: a status and a body. `logins` are
-    those of all questions.
+    those of all questions, `levels` the compatibility that is asked of subjects.
     """
 
     address: str = ""
@@ -32,6 +32,7 @@ class Registry:
     asked: list[str] = field(default_factory=list)
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     logins: list[str | None] = field(default_factory=list)
+    levels: dict[str, str] = field(default_factory=dict)
 
     def register(self, subject: str, schema: object) -> int:
         """The id of the schema, which is the latest of its subject now."""
@@ -49,12 +50,26 @@ class Registry:
         fastavro.schemaless_writer(stream, schema, value)
         return b"\0" + number.to_bytes(4, "big") + stream.getvalue()
 
-    def answer(self, path: str) -> tuple[int, Any]:
-        """The status and the body."""
+    def registered(self, subject: str, text: str) -> int:
+        """The id of a schema that a writer gives; the latest stays what it is when it is there."""
+        known = {
+            self.schemas[number - self.first]: number for number in self.subjects.get(subject, [])
+        }
+        return known.get(text) or self.register(subject, json.loads(text))
+
+    def answer(self, path: str, given: Any = None) -> tuple[int, Any]:
+        """The status and the body. `given` is what a writer sends; None: it asks."""
         self.asked.append(path)
         if path in self.answers:
             return self.answers[path]
         match [unquote(part) for part in path.strip("/").split("/")]:
+            case ["subjects", subject, "versions"] if given is not None:
+                return 200, {"id": self.registered(subject, given["schema"])}
+            case ["config", subject] if given is not None:
+                self.levels[subject] = given["compatibility"]
+                return 200, given
+            case ["config", subject] if subject in self.levels:
+                return 200, {"compatibilityLevel": self.levels[subject]}
             case ["subjects"]:
                 return 200, list(self.subjects)
             case ["schemas", "ids", number] if 0 <= int(number) - self.first < len(self.schemas):
@@ -74,8 +89,17 @@ def served(registry: Registry, context: ssl.SSLContext | None = None) -> Iterato
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.tell()
+
+        def do_POST(self) -> None:
+            self.tell(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def do_PUT(self) -> None:
+            self.do_POST()
+
+        def tell(self, given: Any = None) -> None:
             registry.logins.append(self.headers["Authorization"])
-            status, found = registry.answer(self.path)
+            status, found = registry.answer(self.path, given)
             body = found if isinstance(found, bytes) else json.dumps(found).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(body)))

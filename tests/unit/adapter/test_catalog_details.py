@@ -43,6 +43,8 @@ from slackwater.repr.ids import user_id
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig
+from slackwater.storage.kafka.sink_avro import SinkSchema
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig
@@ -159,6 +161,36 @@ STORED = {
             "states": [3, 4],
         },
     ),
+    "sink of Avro": (
+        "sink",
+        {
+            "config": {
+                "topic": "t",
+                "key_format": "JSON",
+                "value_format": "AVRO",
+                "envelope": "DEBEZIUM",
+                "key": ["k"],
+                "is_enforced": True,
+                "headers": None,
+                "partition_by": None,
+                "snapshot": True,
+                "transactional_id_prefix": "",
+                "compression": "lz4",
+                "partitions": None,
+                "replication_factor": None,
+                "topic_config": [],
+                "key_schema": None,
+                "value_schema": {
+                    "registry": "u8",
+                    "fullname": "a.V",
+                    "null_defaults": True,
+                    "compatibility": "FULL",
+                },
+            },
+            "as_of": 9,
+            "connection": "u7",
+        },
+    ),
     "sink": (
         "sink",
         {
@@ -257,6 +289,18 @@ MEANT = {
         "SELECT 1", "slackwater", ("a",), as_of=17, states=(3, 4)
     ),
     "sink": SinkDetails(SinkConfig("/out", "JSON", "UPSERT", ("k",), False), 9, 3),
+    "sink of Avro": SinkDetails(
+        KafkaSinkConfig(
+            "t",
+            "JSON",
+            "AVRO",
+            "DEBEZIUM",
+            ("k",),
+            value_schema=SinkSchema(user_id(8), "a.V", True, "FULL"),
+        ),
+        9,
+        connection=user_id(7),
+    ),
     "secret": SecretDetails(2),
     "secret of before": SecretDetails(),
     "connection": ConnectionDetails(

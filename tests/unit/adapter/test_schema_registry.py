@@ -29,6 +29,64 @@ def test_schemas_by_id_and_of_subjects(registry):
     assert registry.asked[2] == "/subjects/a%2Fb%20c-value/versions/latest"
 
 
+def test_a_schema_that_is_given(registry):
+    """Once, however often; with the level of its subject, if that has none."""
+    asked = client(registry.address)
+    text = '{"type": "string"}'
+    number = asked.registered("a/b-value", text, "NONE")
+    assert (
+        number == asked.registered("a/b-value", text, "FULL") == asked.registered("c", text, None)
+    )
+    assert (registry.schemas, registry.levels) == ([text], {"a/b-value": "NONE"})
+    assert registry.asked[:3] == [
+        "/config/a%2Fb-value",
+        "/config/a%2Fb-value",
+        "/subjects/a%2Fb-value/versions",
+    ]
+    assert registry.subjects == {"a/b-value": [number], "c": [number]}
+
+
+@pytest.mark.parametrize(
+    ("answer", "condition", "reason"),
+    [
+        ((409, {"message": "not\n compatible. "}), "SCHEMA_REFUSED", "of x: not compatible."),
+        ((422, b"<html>"), "SCHEMA_REFUSED", "HTTP 422"),
+        ((422, {"message": "hunter2 is none"}), "SCHEMA_REFUSED", "<redacted> is none"),
+        ((401, {"message": "hunter2"}), "REGISTRY_UNREACHABLE", "it refuses the user (HTTP 401)"),
+        ((404, {"message": "not here"}), "REGISTRY_UNREACHABLE", "HTTP 404"),
+        ((500, b""), "REGISTRY_UNREACHABLE", "HTTP 500"),
+        ((200, b"<html>"), "REGISTRY_UNREACHABLE", "it does not answer as a schema registry does"),
+        ((200, {"id": "1"}), "REGISTRY_UNREACHABLE", "it does not answer as a schema registry"),
+        ((200, {"id": 2**32}), "REGISTRY_UNREACHABLE", "it does not answer as a schema registry"),
+    ],
+)
+def test_schemas_that_are_not_taken(registry, answer, condition, reason):
+    registry.answers["/subjects/x/versions"] = answer
+    asked = client(registry.address, username="u", password="hunter2", secrets=("hunter2",))
+    with pytest.raises(SlackwaterError) as caught:
+        asked.registered("x", '"int"', None)
+    assert caught.value.condition == f"SLACKWATER_{condition}"
+    assert reason in caught.value.message
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "condition"),
+    [
+        ((404, b""), "REGISTRY_UNREACHABLE"),
+        ((500, b""), "REGISTRY_UNREACHABLE"),
+        ((422, {"message": "no level"}), "SCHEMA_REFUSED"),
+    ],
+)
+def test_levels_that_are_not_taken(registry, answer, condition):
+    """Then the schema is not given."""
+    registry.answers["/config/x"] = answer
+    with pytest.raises(SlackwaterError) as caught:
+        client(registry.address).registered("x", '"int"', "FULL")
+    assert caught.value.condition == f"SLACKWATER_{condition}"
+    assert registry.schemas == []
+
+
 def test_a_path_and_a_login(registry):
     registry.answers["/a/b/schemas/ids/1"] = 200, {"schema": '"int"', "schemaType": "AVRO"}
     url = f"{registry.address}/a/b"

@@ -117,6 +117,13 @@ class SinkDetails:
     connection: GlobalId | None = None
     version: int = 0
 
+    @property
+    def connections(self) -> tuple[GlobalId, ...]:
+        """The connection and those to registries, each once."""
+        if self.connection is None or not isinstance(self.config, KafkaSinkConfig):
+            return ()
+        return (self.connection, *self.config.registries)
+
 
 @dataclass(frozen=True, slots=True)
 class SecretDetails:

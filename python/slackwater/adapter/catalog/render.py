@@ -32,7 +32,7 @@ from slackwater.adapter.catalog.settings import (
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
-from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
@@ -46,6 +46,8 @@ from slackwater.repr.relation import (
     quote_string,
     sql_type,
 )
+from slackwater.storage.kafka.sink_avro import SinkSchema
+from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 
 _COLLATIONS = "__COLLATIONS"
 # System relations show every definition at each read.
@@ -157,10 +159,23 @@ def _table_of_source_sql(
 
 
 def _with_topic(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:
-    """The statement with the name that the sink's connection has now."""
-    connection, connector = item.of(SinkDetails).connection, sink.connector
+    """The statement with the names that the sink's connections have now."""
+    details, connector = item.of(SinkDetails), sink.connector
+    config, connection = details.config, details.connection
     if connection is None or not isinstance(connector, KafkaSinkConnector):
         return sink
+
+    def named(registry: SinkRegistry | None, schema: SinkSchema | None) -> SinkRegistry | None:
+        if registry is None or schema is None:
+            return registry
+        return replace(registry, connection=name_of(state.item(schema.registry)))
+
+    if isinstance(config, KafkaSinkConfig):
+        connector = replace(
+            connector,
+            key_registry=named(connector.key_registry, config.key_schema),
+            value_registry=named(connector.value_registry, config.value_schema),
+        )
     name = name_of(state.item(connection))
     return replace(sink, connector=replace(connector, connection=name))
 

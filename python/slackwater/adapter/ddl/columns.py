@@ -138,6 +138,17 @@ def _refuse(
             f"Another column for a {item.kind.display_name} (on {item.full_name})",
             "The columns of tables can be changed.",
         )
+    _refuse_below(item, state, action, is_shaped)
+
+
+def refuse_refreshed_columns(item: CatalogItem, state: CatalogState) -> None:
+    """Raises an error unless a source can get columns, as `refuse_new_column` does of tables."""
+    _refuse_below(item, state, "add columns to", lambda other: other.kind in _SHAPED_BY_INPUTS)
+
+
+def _refuse_below(
+    item: CatalogItem, state: CatalogState, action: str, is_shaped: Callable[[CatalogItem], bool]
+) -> None:
     above = [other for other in state.with_dependents([item.id]) if other.id != item.id]
     shaped = [other.full_name for other in above if is_shaped(other)]
     if shaped:

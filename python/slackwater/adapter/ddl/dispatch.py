@@ -26,7 +26,7 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
-from slackwater.planner.parser.kafka_source import ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import RefreshSchema, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
 
@@ -126,6 +126,8 @@ class Definitions:
                 self.source_tables.refresh_references(execution, statement)
             case ResnapshotSource():
                 self.topics.resnapshot(execution, statement)
+            case RefreshSchema():
+                self.topics.refresh_schema(execution, statement)
             case st.CommentOn():
                 self.objects.comment(execution, statement)
             case _:

@@ -12,9 +12,12 @@ from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import connection_named
 from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
+from slackwater.planner.parser.connection_statements import ConnectionKind
+from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.kafka.sink_avro import SinkSchema
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig, check_kafka_sink
 
 DEFAULT_COMPRESSION = "lz4"
@@ -45,7 +48,8 @@ class KafkaSinkPlanner:
         """The sink `blank` over a relation with these columns; its as-of is chosen later.
 
         Raises SLACKWATER_UNKNOWN_OBJECT, SLACKWATER_SINK_KEY, SLACKWATER_INVALID_OPTION,
-        SLACKWATER_SINK_UNREACHABLE, SLACKWATER_SINK_PROGRESS_LOST, SLACKWATER_CONNECTOR_MISSING.
+        SLACKWATER_SINK_UNREACHABLE, SLACKWATER_SINK_PROGRESS_LOST, SLACKWATER_CONNECTOR_MISSING,
+        SLACKWATER_REGISTRY_UNREACHABLE, SLACKWATER_SCHEMA_REFUSED.
         """
         connector = statement.connector
         if not isinstance(connector, KafkaSinkConnector):
@@ -53,12 +57,49 @@ class KafkaSinkPlanner:
         connection = connection_named(
             self.state(), context, connector.connection, "KAFKA", "CREATE SINK"
         )
-        config = _config(connector, statement)
+        key, key_shown = self._registry(context, connector.key_registry)
+        value, value_shown = self._registry(context, connector.value_registry)
+        config = replace(
+            _config(connector, statement),
+            key_schema=_schema(key if connector.key_format else value, connector, is_key=True),
+            value_schema=_schema(value, connector, is_key=False),
+        )
         check_kafka_sink(config, desc, blank.full_name)
+        self.targets.registered(config, desc)
         notices = self.targets.ensure_topics(blank, config, connection.id)
-        shown = replace(statement, connector=replace(connector, connection=name_of(connection)))
+        named = replace(
+            connector,
+            connection=name_of(connection),
+            key_registry=key_shown,
+            value_registry=value_shown,
+        )
+        shown = replace(statement, connector=named)
         details = SinkDetails(config, Timestamp(0), connection=connection.id)
         return PlannedSink(shown, details, tuple(notices))
+
+    def _registry(
+        self, context: Context, named: SinkRegistry | None
+    ) -> tuple[GlobalId | None, SinkRegistry | None]:
+        """The connection to a registry, and what names it with its full name."""
+        if named is None:
+            return None, None
+        kind: ConnectionKind = "CONFLUENT SCHEMA REGISTRY"
+        item = connection_named(self.state(), context, named.connection, kind, "CREATE SINK")
+        return item.id, replace(named, connection=name_of(item))
+
+
+def _schema(
+    registry: GlobalId | None, connector: KafkaSinkConnector, *, is_key: bool
+) -> SinkSchema | None:
+    """The declaration of the schema of keys, or of values."""
+    given = connector.value_registry
+    if is_key and connector.key_format is not None:
+        given = connector.key_registry
+    if registry is None or given is None:
+        return None
+    name = given.key_fullname if is_key else given.value_fullname
+    level = given.key_compatibility if is_key else given.value_compatibility
+    return SinkSchema(registry, name, given.null_defaults, level)
 
 
 def _config(connector: KafkaSinkConnector, statement: st.CreateSink) -> KafkaSinkConfig:

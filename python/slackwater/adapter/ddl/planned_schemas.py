@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import AvroSchema, ConnectionDetails
+from slackwater.adapter.catalog.details import AvroSchema, ConnectionDetails, KafkaSettings
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.external.avro import check
@@ -16,6 +16,7 @@ from slackwater.planner.parser.kafka_source import Decoding, GivenSchema, Payloa
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import invalid_option, user_error
 from slackwater.storage.kafka.avro import ReaderSchemas, unreadable
+from slackwater.storage.kafka.debezium import narrowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,8 @@ class SchemaPlanner:
         key_format = decoding.key_format if decoding.needs_keys else None
         key = self._schema(context, topic, key_format, is_key=True)
         value = self._schema(context, topic, decoding.value, is_key=False)
+        if decoding.envelope == "DEBEZIUM" and value is not None and value.registry is not None:
+            value = replace(value, schema=narrowed(value.schema))
         shown = replace(
             decoding,
             key=self._named(context, decoding.key),
@@ -88,7 +91,7 @@ class SchemaPlanner:
             elif strategy.id is not None:
                 found, wanted = registry.schema(strategy.id), f"schema {strategy.id}"
             else:
-                subject = f"{topic}-{'key' if is_key else 'value'}"
+                subject = f"{topic}-{what.removesuffix('s')}"
                 found, wanted = registry.latest(subject), f"subject {subject}"
         except ValueError as error:
             raise unreadable(what, str(error)) from None
@@ -98,6 +101,26 @@ class SchemaPlanner:
             )
         check(found, what)
         return AvroSchema(found, item.id)
+
+    def latest(self, config: KafkaSettings) -> AvroSchema | None:
+        """The latest schema of the values of a source; None: it has them from no registry.
+
+        Raises SLACKWATER_UNKNOWN_SCHEMA, SLACKWATER_AVRO_SCHEMA, SLACKWATER_REGISTRY_UNREACHABLE.
+        """
+        known = config.value_schema
+        if known is None or known.registry is None:
+            return None
+        name, subject = self._state().item(known.registry).full_name, f"{config.topic}-value"
+        try:
+            found = self._kafka.registry(known.registry).latest(subject)
+        except ValueError as error:
+            raise unreadable("values", str(error)) from None
+        if found is None:
+            wanted = f"subject {subject}"
+            raise user_error("SLACKWATER_UNKNOWN_SCHEMA", connectionName=name, schema=wanted)
+        check(found, "values")
+        is_narrow = config.decoding is not None and config.decoding.envelope == "DEBEZIUM"
+        return replace(known, schema=narrowed(found) if is_narrow else found)
 
     def _named(self, context: Context, payload: Payload | None) -> Payload | None:
         """The format with the full name of its registry."""

@@ -145,11 +145,10 @@ class ConnectorPlanner:
             if isinstance(statement.connector, KafkaSinkConnector)
             else self._files_sink(blank, statement, statement.connector, desc)
         )
-        made = planned.details.connection
         item = replace(
             blank,
             create_sql=to_sql(_named_sink(planned.statement, blank, written)),
-            depends_on=(written.id, *(() if made is None else (made,))),
+            depends_on=(written.id, *planned.details.connections),
             details=replace(planned.details, as_of=self._timeline.read_ts()),
         )
         return item, planned.notices

@@ -1,18 +1,34 @@
-"""ALTER SOURCE ... SKIP LOST and ALTER SOURCE ... RESNAPSHOT."""
+"""ALTER SOURCE ... SKIP LOST, RESNAPSHOT and REFRESH SCHEMA."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings
 from slackwater.adapter.catalog.lock import LOOK_S
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.columns import refuse_refreshed_columns
+from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
-from slackwater.planner.parser.kafka_source import ResnapshotSource, SkipLost
+from slackwater.persist.evolution import incompatibility
+from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.kafka_source import (
+    KafkaSource,
+    RefreshSchema,
+    Registry,
+    ResnapshotSource,
+    SkipLost,
+    Strategy,
+)
+from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionRunner
+from slackwater.storage.kafka.avro import ReaderSchemas
+from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
 
 
@@ -23,6 +39,7 @@ class TopicDefinitions:
     changes: Changes
     kafka: KafkaSources
     ingestion: IngestionRunner
+    schemas: SchemaPlanner
 
     def skip_lost(self, execution: Execution, statement: SkipLost) -> None:
         """Lets a source go on that has stopped because messages are gone.
@@ -68,8 +85,45 @@ class TopicDefinitions:
         while not wanted.done.wait(LOOK_S):
             execution.cancellation.check_deadline(f"{source.full_name} was read again")
 
+    def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
+        """Lets a source read its values in the latest schema of their subject.
+
+        Columns that the schema has more are NULL in the rows that are there. Returns when nothing
+        is read in the schema before any more. Raises SLACKWATER_WRONG_KIND,
+        SLACKWATER_UNSUPPORTED, SLACKWATER_COLUMN_MISMATCH, SLACKWATER_DEPENDENT_OBJECTS, and what
+        `SchemaPlanner.latest` raises.
+        """
+        found = self._source(execution, statement)
+        if found is None:
+            return
+        source = found[0]
+        schema = None if _is_given(source) else self.schemas.latest(source.of(KafkaDetails).config)
+        if schema is None:
+            raise unsupported(
+                "REFRESH SCHEMA of a source whose values are not read in the latest schema of a "
+                "registry",
+                advice="Create a source anew.",
+            )
+        with self.changes.defining(execution.cancellation):
+            item = self.changes.state.item(source.id)
+            running = self.kafka.running.get(item.id)
+            details = item.of(KafkaDetails)
+            config = replace(details.config, value_schema=schema)
+            if config == details.config:
+                return
+            desc = _refreshed(item, config)
+            if desc != item.desc:
+                refuse_refreshed_columns(item, self.changes.state)
+            altered = AlterItem(item.id, details=replace(details, config=config))
+            self.changes.commit(self.changes.with_columns(item, desc, altered), execution.user)
+        while running is not None and self.kafka.running.get(item.id) is running:
+            self.ingestion.wake(item.id)
+            if running.superseded.wait(LOOK_S):
+                break
+            execution.cancellation.check_deadline(f"{item.full_name} has its new schema")
+
     def _source(
-        self, execution: Execution, statement: SkipLost | ResnapshotSource
+        self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema
     ) -> tuple[CatalogItem, KafkaIngestion | None] | None:
         """The source that reads a topic, and its ingestion if it runs; None: it need not exist."""
         named = self.changes.existing_name(
@@ -86,3 +140,40 @@ class TopicDefinitions:
                 expectedKind="source FROM KAFKA",
             )
         return source, self.kafka.running.get(source.id)
+
+
+def _is_given(source: CatalogItem) -> bool:
+    """Whether the statement says which schema of values a source has."""
+    statement = parse(source.create_sql)
+    if not isinstance(statement, st.CreateSource) or not isinstance(
+        statement.connector, KafkaSource
+    ):
+        raise AssertionError(f"the statement of {source.id} is no source of a topic")
+    decoding = statement.connector.decoding
+    schema = None if decoding is None else decoding.value.schema
+    return not isinstance(schema, Registry) or schema.value != Strategy()
+
+
+def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
+    """The columns of the source with that schema: those that it has, and others behind them.
+
+    Raises SLACKWATER_COLUMN_MISMATCH.
+    """
+    before, decoding = source.stored.desc, config.decoding
+    if decoding is None:
+        raise AssertionError(f"{source.id} reads no messages itself")
+    value = None if config.value_schema is None else config.value_schema.schema
+    key = None if config.key_schema is None else config.key_schema.schema
+    after = source_columns(decoding, None, ReaderSchemas(key, value)).desc
+    reason = incompatibility(before, after)
+    count = len(before.columns)
+    for was, now in zip(before.columns, after.columns, strict=False):
+        if reason is None and was.nullable != now.nullable:
+            reason = f"{now.name} can be NULL"
+    if reason is not None:
+        raise user_error(
+            "SLACKWATER_COLUMN_MISMATCH",
+            objectName=source.full_name,
+            details=f"with the latest schema {reason}",
+        )
+    return RelationDesc((*before.columns, *after.columns[count:]))

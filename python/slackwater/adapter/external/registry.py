@@ -1,8 +1,9 @@
 """Schema registries over HTTP, as Confluent's answers. Each question is a connection of its own.
 
-Questions are rare: a source asks once for each schema that messages are written in.
+Questions are rare: a source asks once for each schema that messages are written in, a sink gives
+its schemas when it begins.
 
-Source: docs/decisions 0071; Confluent's reference of the registry's API.
+Source: docs/decisions 0071, 0075; Confluent's reference of the registry's API.
 """
 
 from __future__ import annotations
@@ -24,6 +25,21 @@ ANSWER_S = 10.0
 """A registry may take so long to answer a question."""
 _LARGEST = 16 * 1024 * 1024
 _MISSING = 404
+_REFUSED = (409, 422)
+"""The statuses of a schema that is not compatible, or none."""
+_SHOWN = 2000
+
+
+_OTHER = "it does not answer as a schema registry does"
+_SENDS = {"Content-Type": "application/vnd.schemaregistry.v1+json"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The answer to a question."""
+
+    status: int
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +61,56 @@ class SchemaRegistry:
         """The last schema of the subject; None: it has none."""
         return self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")
 
+    def registered(self, subject: str, schema: str, compatibility: str | None) -> int:
+        """The id of the schema, which the subject has from now on if it had not.
+
+        A subject that has no level of compatibility of its own gets the one that is given. Raises
+        SLACKWATER_SCHEMA_REFUSED, which has the registry's words.
+        """
+        access, name = self.access(), quote(subject, safe="")
+        if compatibility is not None:
+            level = f"/config/{name}"
+            found = self._answered(access, "GET", level)
+            if found.status == _MISSING:
+                found = self._answered(access, "PUT", level, {"compatibility": compatibility})
+            self._check(access, subject, found)
+        found = self._answered(access, "POST", f"/subjects/{name}/versions", {"schema": schema})
+        self._check(access, subject, found)
+        try:
+            number = json.loads(found.body)["id"]
+            if not isinstance(number, int) or number not in range(2**32):
+                raise ValueError(f"{number!r} is no id")
+        except (ValueError, LookupError, TypeError):
+            raise self._unreachable(access, _OTHER) from None
+        return number
+
+    def _check(self, access: RegistryAccess, subject: str, found: _Answer) -> None:
+        """Raises what the answer says has failed."""
+        if found.status in _REFUSED:
+            reason = _message(found.body) or f"HTTP {found.status}"
+            raise user_error(
+                "SLACKWATER_SCHEMA_REFUSED",
+                connectionName=self.name,
+                subject=subject,
+                reason=access.scrubbed(reason)[:_SHOWN].removesuffix("."),
+            )
+        failed_step = failure(found.status)
+        if failed_step is not None:
+            raise self._unreachable(access, failed_step[1])
+
     def _asked(self, path: str) -> str | None:
         access = self.access()
+        found = self._answered(access, "GET", path)
+        if found.status == _MISSING:
+            return None
+        failed_step = failure(found.status)
+        if failed_step is not None:
+            raise self._unreachable(access, failed_step[1])
+        return self._schema(access, found.body)
+
+    def _answered(
+        self, access: RegistryAccess, method: str, path: str, sent: object = None
+    ) -> _Answer:
         deadline = Deadline.after(ANSWER_S)
         target = target_of(access)
         try:
@@ -55,7 +119,9 @@ class SchemaRegistry:
             try:
                 connection.sock.settimeout(deadline.left)
                 base = urlsplit(access.url).path.rstrip("/")
-                connection.request("GET", f"{base}{path}", headers=authorization(access))
+                headers = {**authorization(access), **({} if sent is None else _SENDS)}
+                content = None if sent is None else json.dumps(sent).encode()
+                connection.request(method, f"{base}{path}", content, headers)
                 answer = connection.getresponse()
                 body = answer.read(_LARGEST)
             finally:
@@ -66,12 +132,7 @@ class SchemaRegistry:
             raise self._unreachable(access, SILENT) from None
         except (OSError, http.client.HTTPException) as error:
             raise self._unreachable(access, str(error) or "it closed the connection") from None
-        if answer.status == _MISSING:
-            return None
-        failed_step = failure(answer.status)
-        if failed_step is not None:
-            raise self._unreachable(access, failed_step[1])
-        return self._schema(access, body)
+        return _Answer(answer.status, body)
 
     def _schema(self, access: RegistryAccess, body: bytes) -> str:
         try:
@@ -79,8 +140,7 @@ class SchemaRegistry:
             text, kind = found["schema"], found.get("schemaType", "AVRO")
             references = found.get("references")
         except (ValueError, LookupError, TypeError, AttributeError):
-            reason = "it does not answer as a schema registry does"
-            raise self._unreachable(access, reason) from None
+            raise self._unreachable(access, _OTHER) from None
         if kind != "AVRO":
             raise ValueError(f"the registry has a schema of the kind {kind}, which is not AVRO")
         if references:
@@ -93,3 +153,12 @@ class SchemaRegistry:
             connectionName=self.name,
             reason=access.scrubbed(reason).removesuffix("."),
         )
+
+
+def _message(body: bytes) -> str:
+    """The words of an answer that says why something was refused; empty: there are none."""
+    try:
+        found: Any = json.loads(body)["message"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return " ".join(str(found).split())

@@ -13,6 +13,7 @@ from functools import partial
 from slackwater.adapter.catalog.details import (
     AvroSchema,
     KafkaDetails,
+    KafkaSettings,
     MessageSettings,
     SourceTableDetails,
 )
@@ -31,7 +32,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum, row_key
-from slackwater.storage.ingestion import Reached, Resumed
+from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
 from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
@@ -89,9 +90,15 @@ class KafkaSources:
             None if messages is None else self.envelope(item, config.topic, messages),
             reached.frontier,
             tables if messages is None else None,
+            lambda: self._check(item.id, config),
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
+
+    def _check(self, source: GlobalId, config: KafkaSettings) -> None:
+        """Raises `StepSuperseded` when the source is not declared like that any more."""
+        if self.relations.item(source).of(KafkaDetails).config != config:
+            raise StepSuperseded(source, 0, 0)
 
     def upstream(self, source: CatalogItem, name: str) -> KafkaUpstream:
         """The topic of a source, over a client of its own, whose group has that name."""

@@ -16,13 +16,16 @@ from slackwater.adapter.external.kafka_producer import (
     ProgressTopic,
     SinkNames,
 )
+from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.sinks import Opening, OpenSink
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
-from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig
+from slackwater.storage.kafka.sink_avro import AvroForm, SchemaIds, SinkSchema
+from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
 from slackwater.storage.sink_files import FilesSink, SinkConfig
 
 
@@ -50,8 +53,30 @@ class Targets:
         return config.path if isinstance(config, SinkConfig) else f"kafka {item.id}"
 
     def version(self, item: CatalogItem) -> str:
-        connection = item.of(SinkDetails).connection
-        return "" if connection is None else self.connections.version(connection)
+        return " ".join(map(self.connections.version, item.of(SinkDetails).connections))
+
+    def registered(self, config: KafkaSinkConfig, desc: RelationDesc) -> SchemaIds:
+        """Lets registries have the schemas of a sink over a relation with these columns. One that
+        they have keeps its id.
+
+        Raises SLACKWATER_REGISTRY_UNREACHABLE, SLACKWATER_SCHEMA_REFUSED, and what the connections
+        raise.
+        """
+        forms = avro_forms(config, desc)
+        return SchemaIds(
+            self._registered(f"{config.topic}-key", config.key_schema, forms.key),
+            self._registered(f"{config.topic}-value", config.value_schema, forms.value),
+        )
+
+    def _registered(
+        self, subject: str, schema: SinkSchema | None, form: AvroForm | None
+    ) -> int | None:
+        if schema is None or form is None:
+            return None
+        connection = schema.registry
+        name = self.relations.item(connection).full_name
+        registry = SchemaRegistry(name, lambda: self.connections.registry(connection))
+        return registry.registered(subject, form.schema, schema.compatibility)
 
     def ensure_topics(
         self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId
@@ -75,7 +100,8 @@ class Targets:
         details = item.of(SinkDetails)
         if details.connection is None:
             raise FatalError(f"the sink {item.full_name} has no connection")
-        encoder = Encoder(config, opening.desc, item.full_name)
+        ids = self.registered(config, opening.desc)
+        encoder = Encoder(config, opening.desc, item.full_name, ids)
         cluster = self._cluster(details.connection)
         names = self._names(item, config, details.connection)
         producer = KafkaProducer(cluster, config, names)

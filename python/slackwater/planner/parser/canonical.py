@@ -14,7 +14,12 @@ from slackwater.planner.parser.connection_statements import (
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_sinks import kafka_sink_sql
-from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import (
+    KafkaSource,
+    RefreshSchema,
+    ResnapshotSource,
+    SkipLost,
+)
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.refresh import format_time
@@ -122,6 +127,7 @@ def _render(statement: Statement) -> Iterable[str]:
             | SkipLost()
             | ResnapshotSource()
             | RefreshReferences()
+            | RefreshSchema()
             | CommentOn()
         ):
             return _change(statement)
@@ -350,6 +356,7 @@ def _change(
     | SkipLost
     | ResnapshotSource
     | RefreshReferences
+    | RefreshSchema
     | CommentOn,
 ) -> Iterable[str]:
     match s:
@@ -396,6 +403,9 @@ def _change(
         case RefreshReferences(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "REFRESH REFERENCES")
+        case RefreshSchema(name, if_exists):
+            exists = "IF EXISTS" if if_exists else ""
+            return ("ALTER SOURCE", exists, name.sql, "REFRESH SCHEMA")
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)

@@ -10,7 +10,7 @@ from slackwater.planner.parser.changefeed import read_changefeed
 from slackwater.planner.parser.clusters import read_create_cluster
 from slackwater.planner.parser.connection_statements import CreateConnection
 from slackwater.planner.parser.connections import read_create_connection
-from slackwater.planner.parser.kafka import read_kafka
+from slackwater.planner.parser.kafka import read_kafka, refuse_missing_columns
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_sinks import read_kafka_sink
 from slackwater.planner.parser.kafka_source import KafkaSource
@@ -443,6 +443,8 @@ def _source(cursor: TokenCursor) -> CreateSource:
     if columns is not None and (refused := _without_columns(connector)) is not None:
         shown, advice = refused
         raise cursor.unsupported(f"Columns of {shown}", advice)
+    if columns is None and isinstance(connector, KafkaSource) and connector.decoding is not None:
+        refuse_missing_columns(cursor, connector.decoding)
     is_webhook = isinstance(connector, WebhookSource)
     if is_webhook and cursor.looking_at("EXPOSE"):
         raise cursor.unsupported("EXPOSE PROGRESS of a webhook", "It has no positions to show.")

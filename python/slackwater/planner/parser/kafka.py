@@ -12,6 +12,7 @@ from slackwater.planner.parser.kafka_source import (
     KafkaSource,
     Payload,
     Registry,
+    SourceEnvelope,
     Strategy,
 )
 from slackwater.planner.parser.options import (
@@ -92,6 +93,15 @@ def reads_decoding(cursor: TokenCursor) -> bool:
     return any(map(cursor.looking_at, ("FORMAT", "KEY", "INCLUDE", "ENVELOPE", "ON")))
 
 
+def refuse_missing_columns(cursor: TokenCursor, decoding: Decoding) -> None:
+    """Raises SLACKWATER_UNSUPPORTED for messages whose columns have to be declared."""
+    if decoding.needs_columns:
+        raise cursor.unsupported(
+            "ENVELOPE DEBEZIUM of values in JSON without columns",
+            "Declare those of the upstream's table behind the name.",
+        )
+
+
 def read_decoding(cursor: TokenCursor) -> Decoding:
     """Reads formats, INCLUDE, ENVELOPE and ON ERROR: how messages become rows."""
     at = cursor.token
@@ -114,14 +124,22 @@ def read_decoding(cursor: TokenCursor) -> Decoding:
             on_error = "DEAD LETTER"
         elif not cursor.accept("PROPAGATE"):
             raise cursor.syntax_error("PROPAGATE, SKIP or DEAD LETTER")
+    if envelope == "DEBEZIUM" and value.kind not in ("JSON", "AVRO"):
+        raise cursor.unsupported(
+            f"ENVELOPE DEBEZIUM with values in the format {value.kind}",
+            "Read them as JSON or AVRO.",
+            at,
+        )
     wants_key = any(each.what == "KEY" for each in included)
     found = Decoding(value, key, included, envelope, inline, on_error)
     if found.needs_keys and found.key_format is None:
-        needing = "INCLUDE KEY" if wants_key else "ENVELOPE UPSERT"
+        needing = "INCLUDE KEY" if wants_key else f"ENVELOPE {envelope}"
         raise cursor.syntax_error(f"KEY FORMAT ... VALUE FORMAT ..., because of {needing}", at)
     registry = value.schema
     if isinstance(registry, Registry) and registry.key != Strategy() and not found.needs_keys:
-        raise cursor.syntax_error("INCLUDE KEY or ENVELOPE UPSERT, because of KEY STRATEGY", at)
+        raise cursor.syntax_error(
+            "INCLUDE KEY, or ENVELOPE UPSERT or DEBEZIUM, because of KEY STRATEGY", at
+        )
     return found
 
 
@@ -233,14 +251,14 @@ def _column(cursor: TokenCursor, otherwise: str) -> str:
     return cursor.identifier("the name of a column") if cursor.accept("AS") else otherwise
 
 
-def _envelope(cursor: TokenCursor) -> tuple[Literal["NONE", "UPSERT"], str | None]:
+def _envelope(cursor: TokenCursor) -> tuple[SourceEnvelope, str | None]:
     """The envelope, and the column for errors of values."""
     if not cursor.accept("ENVELOPE") or cursor.accept("NONE"):
         return "NONE", None
-    if cursor.looking_at("DEBEZIUM"):
-        raise cursor.unsupported("ENVELOPE DEBEZIUM of a source", "Use NONE or UPSERT.")
+    if cursor.accept("DEBEZIUM"):
+        return "DEBEZIUM", None
     if not cursor.accept("UPSERT"):
-        raise cursor.syntax_error("NONE or UPSERT")
+        raise cursor.syntax_error("NONE, UPSERT or DEBEZIUM")
     if not cursor.accept_symbol("("):
         return "UPSERT", None
     cursor.expect("VALUE", "DECODING", "ERRORS")

@@ -10,16 +10,38 @@ from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-SinkPayload = Literal["JSON", "TEXT", "BYTES"]
+SinkPayload = Literal["JSON", "TEXT", "BYTES", "AVRO"]
+Compatibility = Literal[
+    "BACKWARD",
+    "BACKWARD_TRANSITIVE",
+    "FORWARD",
+    "FORWARD_TRANSITIVE",
+    "FULL",
+    "FULL_TRANSITIVE",
+    "NONE",
+]
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRegistry:
+    """USING CONFLUENT SCHEMA REGISTRY: the registry that gets the schemas of keys and values, and
+    what they are like."""
+
+    connection: QualifiedName
+    key_fullname: str | None = None
+    value_fullname: str | None = None
+    null_defaults: bool = False
+    key_compatibility: Compatibility | None = None
+    value_compatibility: Compatibility | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkConnector:
     """A topic, which is made if it is not there. The key is that of the statement's envelope.
 
-    `key_format` None: keys have the format of values. Not `is_enforced`: of several rows of a key
-    one counts.
+    `key_format` None: keys have the format of values, and their registry. Not `is_enforced`: of
+    several rows of a key one counts.
     """
 
     connection: QualifiedName
@@ -34,3 +56,5 @@ class KafkaSinkConnector:
     topic_config: tuple[tuple[str, str], ...] = ()
     partition_by: str | None = None
     transactional_id_prefix: str | None = None
+    value_registry: SinkRegistry | None = None
+    key_registry: SinkRegistry | None = None

@@ -6,21 +6,29 @@ from collections.abc import Iterator, Mapping
 from typing import cast, get_args
 
 from slackwater.planner.parser.kafka import read_topic
-from slackwater.planner.parser.kafka_sink import Compression, KafkaSinkConnector, SinkPayload
+from slackwater.planner.parser.kafka_sink import (
+    Compatibility,
+    Compression,
+    KafkaSinkConnector,
+    SinkPayload,
+    SinkRegistry,
+)
 from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
+    boolean,
+    choice,
     invalid,
     positive_integer,
     read_options,
     text,
 )
 from slackwater.planner.parser.statements import Envelope
-from slackwater.planner.parser.tokens import TokenCursor
+from slackwater.planner.parser.tokens import Token, TokenCursor
 from slackwater.repr.relation import quote_identifier, quote_string
 
-_FORMATS = "JSON, TEXT or BYTES"
-_OTHER_FORMATS = ("AVRO", "PROTOBUF", "CSV")
+_FORMATS = "JSON, AVRO, TEXT or BYTES"
+_OTHER_FORMATS = ("PROTOBUF", "CSV")
 _MOST = 2**31 - 1
 """Kafka counts partitions and replicas in 32 bits."""
 
@@ -66,10 +74,16 @@ def read_kafka_sink(cursor: TokenCursor) -> tuple[KafkaSinkConnector, Envelope]:
         is_enforced = not cursor.accept("NOT", "ENFORCED")
     headers = cursor.identifier("the name of a column") if cursor.accept("HEADERS") else None
     key_format: SinkPayload | None = None
+    key_registry: SinkRegistry | None = None
+    sides: tuple[str, ...] = ("KEY", "VALUE")
     if cursor.accept("KEY"):
-        key_format = _format(cursor)
+        key_format, key_registry = _format(cursor, ("KEY",))
         cursor.expect("VALUE")
-    value_format = _format(cursor)
+        sides = ("VALUE",)
+    at = cursor.token
+    value_format, registry = _format(cursor, sides)
+    if not key:
+        _refuse_keys(cursor, registry or key_registry, at)
     connector = KafkaSinkConnector(
         connection,
         str(options["TOPIC"]),
@@ -83,8 +97,22 @@ def read_kafka_sink(cursor: TokenCursor) -> tuple[KafkaSinkConnector, Envelope]:
         tuple(config.items()),
         cast("str | None", options.get("PARTITION BY")),
         cast("str | None", options.get("TRANSACTIONAL ID PREFIX")),
+        registry,
+        key_registry,
     )
     return connector, _envelope(cursor, key)
+
+
+def _refuse_keys(cursor: TokenCursor, registry: SinkRegistry | None, at: Token) -> None:
+    """Raises SLACKWATER_SYNTAX_ERROR for what is said of keys where there are none."""
+    if registry is None:
+        return
+    for option, given in (
+        ("AVRO KEY FULLNAME", registry.key_fullname),
+        ("KEY COMPATIBILITY LEVEL", registry.key_compatibility),
+    ):
+        if given is not None:
+            raise cursor.syntax_error(f"KEY (columns) before FORMAT, because of {option}", at)
 
 
 def _envelope(cursor: TokenCursor, key: tuple[str, ...]) -> Envelope:
@@ -100,15 +128,44 @@ def _envelope(cursor: TokenCursor, key: tuple[str, ...]) -> Envelope:
     return Envelope("UPSERT", key)
 
 
-def _format(cursor: TokenCursor) -> SinkPayload:
+def _format(cursor: TokenCursor, sides: tuple[str, ...]) -> tuple[SinkPayload, SinkRegistry | None]:
+    """The format of keys or values, or of both, as `sides` says."""
     cursor.expect("FORMAT")
     for other in _OTHER_FORMATS:
         if cursor.looking_at(other):
-            raise cursor.unsupported(f"FORMAT {other} of a sink", "Write JSON, TEXT or BYTES.")
+            raise cursor.unsupported(f"FORMAT {other} of a sink", f"Write {_FORMATS}.")
+    if cursor.accept("AVRO"):
+        return "AVRO", _registry(cursor, sides)
     for form in get_args(SinkPayload):
         if cursor.accept(form):
-            return cast("SinkPayload", form)
+            return cast("SinkPayload", form), None
     raise cursor.syntax_error(_FORMATS)
+
+
+def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> SinkRegistry:
+    """Reads what stands behind AVRO."""
+    cursor.expect("USING")
+    if cursor.looking_at("SCHEMA"):
+        raise cursor.unsupported(
+            "AVRO USING SCHEMA of a sink", "Its schemas are made of its columns: name a registry."
+        )
+    cursor.expect("CONFLUENT", "SCHEMA", "REGISTRY", "CONNECTION")
+    connection = cursor.name("a connection")
+    options: dict[str, OptionValue] = {}
+    if cursor.token.is_symbol("("):
+        known: dict[str, ReadValue] = {"NULL DEFAULTS": boolean}
+        for side in sides:
+            known[f"AVRO {side} FULLNAME"] = text
+            known[f"{side} COMPATIBILITY LEVEL"] = choice(*get_args(Compatibility))
+        options = read_options(cursor, known)
+    return SinkRegistry(
+        connection,
+        cast("str | None", options.get("AVRO KEY FULLNAME")),
+        cast("str | None", options.get("AVRO VALUE FULLNAME")),
+        options.get("NULL DEFAULTS") is True,
+        cast("Compatibility | None", options.get("KEY COMPATIBILITY LEVEL")),
+        cast("Compatibility | None", options.get("VALUE COMPATIBILITY LEVEL")),
+    )
 
 
 def _compression(cursor: TokenCursor, option: str) -> OptionValue:
@@ -135,11 +192,35 @@ def kafka_sink_sql(sink: KafkaSinkConnector, envelope: Envelope) -> str:
         words.append(f"KEY ({columns})" + ("" if sink.is_enforced else " NOT ENFORCED"))
     if sink.headers is not None:
         words.append(f"HEADERS {quote_identifier(sink.headers)}")
+    value = _format_sql(sink.value_format, sink.value_registry)
     if sink.key_format is None:
-        words.append(f"FORMAT {sink.value_format}")
+        words.append(f"FORMAT {value}")
     else:
-        words.append(f"KEY FORMAT {sink.key_format} VALUE FORMAT {sink.value_format}")
+        key = _format_sql(sink.key_format, sink.key_registry)
+        words.append(f"KEY FORMAT {key} VALUE FORMAT {value}")
     return " ".join((*words, f"ENVELOPE {envelope.kind}"))
+
+
+def _format_sql(form: SinkPayload, registry: SinkRegistry | None) -> str:
+    if registry is None:
+        return form
+    options = []
+    for option, name in (
+        ("AVRO KEY FULLNAME", registry.key_fullname),
+        ("AVRO VALUE FULLNAME", registry.value_fullname),
+    ):
+        if name is not None:
+            options.append(f"{option} {quote_string(name)}")
+    if registry.null_defaults:
+        options.append("NULL DEFAULTS = true")
+    for option, level in (
+        ("KEY COMPATIBILITY LEVEL", registry.key_compatibility),
+        ("VALUE COMPATIBILITY LEVEL", registry.value_compatibility),
+    ):
+        if level is not None:
+            options.append(f"{option} {quote_string(level)}")
+    words = f"{form} USING CONFLUENT SCHEMA REGISTRY CONNECTION {registry.connection.sql}"
+    return f"{words} ({', '.join(options)})" if options else words
 
 
 def _options(sink: KafkaSinkConnector) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import Literal
 from slackwater.planner.parser.names import QualifiedName
 
 PayloadKind = Literal["TEXT", "BYTES", "JSON", "CSV", "AVRO"]
+SourceEnvelope = Literal["NONE", "UPSERT", "DEBEZIUM"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,24 @@ class Decoding:
     value: Payload
     key: Payload | None = None
     included: tuple[Included, ...] = ()
-    envelope: Literal["NONE", "UPSERT"] = "NONE"
+    envelope: SourceEnvelope = "NONE"
     inline_errors: str | None = None
     on_error: Literal["PROPAGATE", "SKIP", "DEAD LETTER"] = "PROPAGATE"
 
     @property
+    def is_by_key(self) -> bool:
+        """Whether a key has one row, that of its last message."""
+        return self.envelope != "NONE"
+
+    @property
+    def needs_columns(self) -> bool:
+        """Whether nothing but a declaration says which columns there are."""
+        return self.envelope == "DEBEZIUM" and self.value.kind == "JSON"
+
+    @property
     def needs_keys(self) -> bool:
         """Whether rows have columns of the key."""
-        return self.envelope == "UPSERT" or any(each.what == "KEY" for each in self.included)
+        return self.is_by_key or any(each.what == "KEY" for each in self.included)
 
     @property
     def key_format(self) -> Payload | None:
@@ -110,6 +121,14 @@ class SkipLost:
 @dataclass(frozen=True, slots=True)
 class ResnapshotSource:
     """ALTER SOURCE ... RESNAPSHOT: everything is read again, and the difference is committed."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshSchema:
+    """ALTER SOURCE ... REFRESH SCHEMA: values are read in the latest schema of their subject."""
 
     name: QualifiedName
     if_exists: bool = False

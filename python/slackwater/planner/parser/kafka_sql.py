@@ -39,8 +39,8 @@ def decoding_sql(decoding: Decoding) -> Iterator[str]:
         yield f"KEY FORMAT {_format(decoding.key)} VALUE FORMAT {value}"
     if decoding.included:
         yield f"INCLUDE {', '.join(map(_included, decoding.included))}"
-    if decoding.envelope == "UPSERT":
-        yield "ENVELOPE UPSERT"
+    if decoding.envelope != "NONE":
+        yield f"ENVELOPE {decoding.envelope}"
         if decoding.inline_errors is not None:
             column = quote_identifier(decoding.inline_errors)
             yield f"(VALUE DECODING ERRORS = INLINE AS {column})"

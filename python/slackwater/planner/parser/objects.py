@@ -13,7 +13,7 @@ from slackwater.planner.parser.clusters import (
 from slackwater.planner.parser.connection_statements import AlterConnection
 from slackwater.planner.parser.connections import read_alter_connection
 from slackwater.planner.parser.create import read_cluster, retain_history
-from slackwater.planner.parser.kafka_source import ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import RefreshSchema, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.secrets import read_alter_secret
@@ -124,6 +124,7 @@ Altered = (
     | SkipLost
     | ResnapshotSource
     | RefreshReferences
+    | RefreshSchema
     | AlterSecret
     | AlterConnection
     | AlterSystem
@@ -170,6 +171,8 @@ def read_alter(
         return ResnapshotSource(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "REFERENCES"):
         return RefreshReferences(name, if_exists)
+    if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "SCHEMA"):
+        return RefreshSchema(name, if_exists)
     if kind in _ON_CLUSTERS and cursor.accept("SET", "CLUSTER"):
         return AlterSetCluster(kind, name, read_cluster_name(cursor), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):

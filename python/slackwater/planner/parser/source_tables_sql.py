@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import cast
 
-from slackwater.planner.parser.kafka import read_decoding, reads_decoding
+from slackwater.planner.parser.kafka import read_decoding, reads_decoding, refuse_missing_columns
 from slackwater.planner.parser.kafka_sql import decoding_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import ReadValue, read_options
@@ -44,6 +44,8 @@ def read_table_from_source(
             what = f"values in the format {decoding.value.kind}"
         advice = "Leave them out, or read the values as JSON or CSV."
         raise cursor.unsupported(f"Columns of {what}", advice, at)
+    if columns is None and decoding is not None:
+        refuse_missing_columns(cursor, decoding)
     history = None
     if cursor.accept("WITH"):
         options = read_options(cursor, {"RETAIN HISTORY": retain_history})

@@ -12,7 +12,12 @@ from typing import Literal
 
 from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
-from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
+from slackwater.planner.parser.kafka_source import (
+    KafkaSource,
+    RefreshSchema,
+    ResnapshotSource,
+    SkipLost,
+)
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.source_tables import (
     CreateTableFromSource,
@@ -751,6 +756,7 @@ Statement = (
     | SkipLost
     | ResnapshotSource
     | RefreshReferences
+    | RefreshSchema
     | CommentOn
     | CreateCluster
     | CreateClusterReplica

@@ -9,8 +9,8 @@ Source: Avro 1.12's specification; Spark's SchemaConverters; docs/decisions 0071
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Protocol
@@ -82,6 +82,17 @@ class AvroShape:
         names = self._names
         parts = [value] if names is None else [value[name] for name in names]
         return [convert(part) for convert, part in zip(self._converts, parts, strict=True)]
+
+    def without(self, names: Collection[str]) -> AvroShape:
+        """The shape of the same record without the columns of these names, whatever their case."""
+        gone = {name.casefold() for name in names}
+        kept = [n for n, each in enumerate(self.columns) if each.name.casefold() not in gone]
+        return replace(
+            self,
+            columns=tuple(self.columns[n] for n in kept),
+            _names=None if self._names is None else tuple(self._names[n] for n in kept),
+            _converts=tuple(self._converts[n] for n in kept),
+        )
 
 
 def avro_shape(schema: str, *, is_key: bool, name: str | None = None) -> AvroShape:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.kafka.avro import AvroShape, ReaderSchemas, avro_shape
+from slackwater.storage.kafka.debezium import row_shape
 
 _VALUE_COLUMNS = {
     "TEXT": ("text", "string"),
@@ -71,11 +72,12 @@ def source_columns(
 
     `schemas` are those in which Avro is read. Raises SLACKWATER_AVRO_SCHEMA.
     """
-    upsert = decoding.envelope == "UPSERT"
+    upsert = decoding.is_by_key
     # A message without a value deletes nothing of a source to which is only appended: it is a row.
     value_shape = None
     if decoding.value.kind == "AVRO" and schemas is not None and schemas.value is not None:
-        value_shape = avro_shape(schemas.value, is_key=False)
+        of_value = row_shape if decoding.envelope == "DEBEZIUM" else _value_shape
+        value_shape = of_value(schemas.value)
         value = _nullable(value_shape.columns, not upsert)
     else:
         value = declared or value_columns(decoding.value, nullable=not upsert)
@@ -90,6 +92,10 @@ def source_columns(
         elif schemas is not None and schemas.key is not None:
             key_shape = avro_shape(schemas.key, is_key=True, name=name)
             key = _nullable(key_shape.columns, not upsert)
+    if decoding.envelope == "DEBEZIUM" and key_shape is not None and value_shape is not None:
+        # A row of Debezium's has its key too.
+        value_shape = value_shape.without(key.names)
+        value = RelationDesc(value_shape.columns)
     error = None
     if decoding.inline_errors is not None:
         error = _column(decoding.inline_errors, _ERROR, nullable=True)
@@ -102,6 +108,10 @@ def source_columns(
         key_shape,
         value_shape,
     )
+
+
+def _value_shape(schema: str) -> AvroShape:
+    return avro_shape(schema, is_key=False)
 
 
 def _nullable(columns: Sequence[Column], all_are: bool) -> RelationDesc:

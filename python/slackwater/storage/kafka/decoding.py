@@ -20,6 +20,7 @@ from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_columns, json_object, typed_columns
 from slackwater.storage.kafka.avro import AvroReader, AvroReaders, AvroShape
 from slackwater.storage.kafka.columns import SourceColumns
+from slackwater.storage.kafka.debezium import change_in_json, change_of, key_in_json
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.row_bytes import plain_rows
 
@@ -30,10 +31,11 @@ _NOT_UTF8 = "it is not UTF-8 text"
 class Decoded:
     """The rows of messages, in their order, and what is none.
 
-    `places` has the number of the message of each row, `keys` for UPSERT the digest of the key of
-    each message, which means nothing of those whose key is NULL or cannot be read. `bad_keys` and
-    `bad_values` have the reasons by the numbers of messages; with a column for errors of values
-    there are rows for these.
+    `places` has the number of the message of each row. For rows by key, `keys` has the digest of
+    the key of each message, which means nothing of those whose key is NULL or cannot be read;
+    `deletes` and `truncates` are messages that take rows away: that of their key, or all.
+    `bad_keys` and `bad_values` have the reasons by the numbers of messages; with a column for
+    errors of values there are rows for these.
     """
 
     rows: pa.Table
@@ -41,6 +43,8 @@ class Decoded:
     bad_keys: Mapping[int, str] = field(default_factory=dict)
     bad_values: Mapping[int, str] = field(default_factory=dict)
     keys: Sequence[bytes] = ()
+    deletes: Sequence[int] = ()
+    truncates: Sequence[int] = ()
 
 
 class Decoder:
@@ -56,14 +60,14 @@ class Decoder:
         self._schema = columns.desc.arrow_schema()
 
     def rows(self, messages: Messages) -> Decoded:
-        """The rows of all messages, but of those with UPSERT that have no value.
+        """The rows of all messages, but of those by key that take rows away.
 
         A key that is NULL is NULL in the row; what is missing is for the envelope to say. Raises
         SLACKWATER_REGISTRY_UNREACHABLE.
         """
         keys = self._keys(messages.keys)
-        upsert = self._decoding.envelope == "UPSERT"
-        # Without a value, an upsert deletes: there is nothing to decode.
+        by_key = self._decoding.is_by_key
+        # Without a value, a key has no row: there is nothing to decode.
         texts = [
             None if value is None or place in keys.bad else value
             for place, value in enumerate(messages.values)
@@ -75,14 +79,14 @@ class Decoder:
             for place, reason in part.bad.items():
                 bad.setdefault(place, reason)
         inline = self._columns.error is not None
-        for place in (*keys.bad, *(self._deletes(messages) if upsert and bad else ())):
+        empty = [n for n, value in enumerate(messages.values) if value is None] if by_key else []
+        deletes = [*empty, *values.deletes]
+        left_out = {*keys.bad, *deletes, *values.truncates}
+        for place in left_out:
             bad.pop(place, None)
-        left_out = set(keys.bad) | (set() if inline else set(bad))
-        places = [
-            place
-            for place, value in enumerate(messages.values)
-            if place not in left_out and not (upsert and value is None)
-        ]
+        if not inline:
+            left_out.update(bad)
+        places = [place for place in range(len(messages)) if place not in left_out]
         arrays = [*keys.arrays, *values.arrays]
         if inline:
             arrays = [*keys.arrays, *_without(values.arrays, values.bad)]
@@ -93,8 +97,9 @@ class Decoder:
             chosen = pa.array(places, pa.int64())
             arrays = [array.take(chosen) for array in arrays]
         rows = pa.Table.from_arrays(arrays, schema=self._schema)
-        digests = self._digests(keys) if upsert else ()
-        return Decoded(rows, places, keys.bad, bad, digests)
+        digests = self._digests(keys) if by_key else ()
+        deletes = [place for place in deletes if place not in keys.bad]
+        return Decoded(rows, places, keys.bad, bad, digests, deletes, values.truncates)
 
     def key_of(self, raw: bytes) -> bytes:
         """The digest of the key of a message. Raises ValueError if it cannot be read, and
@@ -109,10 +114,6 @@ class Decoder:
         names = [str(place) for place in range(len(keys.arrays))]
         return [row_key(row) for row in plain_rows(pa.table(list(keys.arrays), names))]
 
-    @staticmethod
-    def _deletes(messages: Messages) -> list[int]:
-        return [place for place, value in enumerate(messages.values) if value is None]
-
     def _keys(self, found: Sequence[bytes | None]) -> _Cells:
         payload = self._decoding.key_format
         if payload is None or not self._columns.key.columns:
@@ -120,25 +121,59 @@ class Decoder:
         shape, reader = self._columns.key_shape, self._readers.key
         if shape is not None and reader is not None:
             return _avro(shape, reader, self._columns.key, found)
-        return _whole(payload, found)
+        return _whole(payload, found, without_schema=self._decoding.envelope == "DEBEZIUM")
 
     def _values(self, found: Sequence[bytes | None]) -> _Cells:
         """The columns of the values; all are NULL where there is none."""
         payload, declared = self._decoding.value, self._columns.declared
         shape, reader = self._columns.value_shape, self._readers.value
+        if self._decoding.envelope == "DEBEZIUM":
+            return self._changed(found)
         if shape is not None and reader is not None:
             return _avro(shape, reader, self._columns.value, found)
         if payload.kind == "CSV":
             return _csv(payload, declared or self._columns.value, found)
         return _whole(payload, found) if declared is None else _json_columns(declared, found)
 
+    def _changed(self, found: Sequence[bytes | None]) -> _Cells:
+        """The columns of the rows in messages of Debezium."""
+        reader = self._readers.value
+        rows: dict[int, Mapping[str, Any]] = {}
+        bad: dict[int, str] = {}
+        others: dict[str, list[int]] = {"delete": [], "truncate": []}
+        for place, raw in enumerate(found):
+            if raw is None:
+                continue
+            try:
+                if reader is not None:
+                    change = change_of(reader.value(raw))
+                else:
+                    change = change_in_json(_decoded(raw))
+            except ValueError as error:
+                bad[place] = str(error)
+                continue
+            if change.row is None:
+                others[change.kind].append(place)
+            else:
+                rows[place] = change.row
+        shape, value = self._columns.value_shape, self._columns.value
+        if shape is not None:
+            cells = _shaped(shape, value, rows, bad, len(found))
+        else:
+            typed = json_columns([rows.get(place, {}) for place in range(len(found))], value)
+            cells = typed.arrays
+            bad.update((place, reason) for place, reason in typed.bad.items() if place in rows)
+        return _Cells(cells, bad, others["delete"], others["truncate"])
+
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Columns with a value for each message; those of messages in `bad` mean nothing."""
+    """Columns with a value for each message; those of messages that are none mean nothing."""
 
     arrays: Sequence[pa.Array]
     bad: Mapping[int, str] = field(default_factory=dict)
+    deletes: Sequence[int] = ()
+    truncates: Sequence[int] = ()
 
 
 def _without(arrays: Sequence[pa.Array], bad: Mapping[int, str]) -> Sequence[pa.Array]:
@@ -149,8 +184,10 @@ def _without(arrays: Sequence[pa.Array], bad: Mapping[int, str]) -> Sequence[pa.
     return [each.take(kept) for each in arrays]
 
 
-def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
-    """One column with the whole key or value."""
+def _whole(
+    payload: Payload, found: Sequence[bytes | None], *, without_schema: bool = False
+) -> _Cells:
+    """One column with the whole key or value, in JSON maybe without the schema beside it."""
     if payload.kind == "BYTES":
         return _Cells((pa.array(found, pa.binary()),))
     texts, bad = _texts(found)
@@ -158,6 +195,8 @@ def _whole(payload: Payload, found: Sequence[bytes | None]) -> _Cells:
         for place, text in enumerate(texts):
             if text is not None and (reason := _no_json(text)) is not None:
                 bad[place] = reason
+        if without_schema:
+            texts = [None if text is None else key_in_json(text) for text in texts]
     return _Cells((pa.array(texts, pa.string()),), bad)
 
 
@@ -165,19 +204,35 @@ def _avro(
     shape: AvroShape, reader: AvroReader, desc: RelationDesc, found: Sequence[bytes | None]
 ) -> _Cells:
     """The columns of Avro values."""
-    schema = desc.arrow_schema()
-    empty = [None] * len(schema)
-    rows: list[Sequence[Any]] = []
+    values: dict[int, Any] = {}
     bad: dict[int, str] = {}
     for place, raw in enumerate(found):
-        rows.append(empty)
         if raw is not None:
             try:
-                rows[-1] = shape.cells(reader.value(raw))
+                values[place] = reader.value(raw)
             except ValueError as error:
                 bad[place] = str(error)
+    return _Cells(_shaped(shape, desc, values, bad, len(found)), bad)
+
+
+def _shaped(
+    shape: AvroShape,
+    desc: RelationDesc,
+    values: Mapping[int, Any],
+    bad: dict[int, str],
+    count: int,
+) -> Sequence[pa.Array]:
+    """The columns of `count` messages, of which some have values; those that do not fit are added
+    to `bad`."""
+    schema = desc.arrow_schema()
+    rows: list[Sequence[Any]] = [[None] * len(schema)] * count
+    for place, value in values.items():
+        try:
+            rows[place] = shape.cells(value)
+        except ValueError as error:
+            bad[place] = str(error)
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    return _Cells([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], bad)
+    return [pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)]
 
 
 def _no_constant(text: str) -> None:
@@ -252,6 +307,13 @@ def _also_missing(
         return bad
     missing = [place for place, value in enumerate(found) if value is None]
     return {**dict.fromkeys(missing, f"NULL in the column {needed}"), **bad}
+
+
+def _decoded(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise ValueError(_NOT_UTF8) from None
 
 
 def _texts(found: Sequence[bytes | None]) -> tuple[list[str | None], dict[int, str]]:

@@ -7,8 +7,8 @@ Source: spec controllers 5.4, 5.5; docs/decisions 0069.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -201,7 +201,7 @@ def _reasons(decoded: Decoded) -> Mapping[int, str]:
 
 
 class ByKey:
-    """ENVELOPE UPSERT: a key has the row of its last message that can be read, or its error."""
+    """UPSERT and DEBEZIUM: a key has the row of its last message that can be read, or its error."""
 
     def __init__(self, reading: Reading, desc: RelationDesc, rows: RowsInMemory) -> None:
         """`rows` are those of the collection after the last step, whose columns are `desc`."""
@@ -213,7 +213,8 @@ class ByKey:
         self._begin()
 
     def take(self, messages: Messages) -> None:
-        if self._reading.decoding.on_error == "PROPAGATE":
+        decoding = self._reading.decoding
+        if decoding.on_error == "PROPAGATE" and decoding.envelope == "UPSERT":
             # Whatever the others say, only the last one for a key counts.
             messages = _last_of_keys(messages)
         decoded = self._reading.decoder.rows(messages)
@@ -225,10 +226,13 @@ class ByKey:
                 self._without_key(messages, place)
             else:
                 self._put(messages, place, decoded.keys[place], row)
-        for place, value in enumerate(messages.values):
-            if value is None and place not in decoded.bad_keys:
-                key = NULL_KEY if messages.keys[place] is None else decoded.keys[place]
-                self._put(messages, place, key, None)
+        for place in decoded.deletes:
+            if messages.keys[place] is None:
+                self._nothing_without_key(messages, place)
+            else:
+                self._put(messages, place, decoded.keys[place], None)
+        for place in decoded.truncates:
+            self._truncate(messages, place)
         if self._errors:
             self._take_back_unread(messages, decoded)
 
@@ -236,8 +240,8 @@ class ByKey:
         self._begin()
 
     def changes(self) -> Changes:
-        last = list(self._last.values())
         keys = {key for _, key in self._last}
+        last = list(self._truncated(keys))
         if self._is_anew:
             # A key that has no message any more goes, as by a message without a value.
             gone = (key for key in self._rows if key not in keys)
@@ -276,6 +280,7 @@ class ByKey:
     def _begin(self) -> None:
         self._is_anew = False
         self._last: dict[tuple[int, bytes], Message] = {}
+        self._truncations: dict[int, Message] = {}
         self._unread = _Unread(self._reading.decoding, self._reading.topic)
         self._values = {}
 
@@ -292,6 +297,39 @@ class ByKey:
             sent_ms = messages.sent_ms[place] or 0
             message = Message(key, _NOW, Position(partition, offset), value, sent_ms)
             self._last[partition, key] = message
+
+    def _truncate(self, messages: Messages, place: int) -> None:
+        partition, offset = messages.partitions[place], messages.offsets[place]
+        known = self._truncations.get(partition)
+        if known is None or known.position.offset < offset:
+            at = Position(partition, offset)
+            sent_ms = messages.sent_ms[place] or 0
+            self._truncations[partition] = Message(b"", _NOW, at, None, sent_ms)
+
+    def _truncated(self, keys: set[bytes]) -> Iterable[Message]:
+        """The last messages of keys, of which one that empties the table is one of each key.
+
+        Adds the keys that have something to `keys` then.
+        """
+        if not self._truncations:
+            return self._last.values()
+        keys.update(self._rows)
+        last = dict(self._last)
+        for partition, emptied in self._truncations.items():
+            for key in keys:
+                known = last.get((partition, key))
+                if known is None or known.position.offset < emptied.position.offset:
+                    last[partition, key] = replace(emptied, key=key)
+        return last.values()
+
+    def _nothing_without_key(self, messages: Messages, place: int) -> None:
+        """A message without a key that deletes. With UPSERT it takes back the error of those that
+        have none; a table of Debezium's without keys has such messages behind others, which stay
+        what they are."""
+        if self._reading.decoding.envelope == "UPSERT":
+            self._put(messages, place, NULL_KEY, None)
+        elif messages.values[place] is not None:
+            self._without_key(messages, place)
 
     def _without_key(self, messages: Messages, place: int) -> None:
         if self._unread.add(messages, place, "the key is NULL"):

@@ -20,7 +20,7 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +33,7 @@ from slackwater.storage.ingestion import (
     IngestionStep,
     SourceStatistics,
     SourceStatus,
+    StepSuperseded,
 )
 from slackwater.storage.kafka.copying import Copy, Room
 from slackwater.storage.kafka.envelopes import Changes, Envelope
@@ -113,8 +114,13 @@ class KafkaIngestion:
         envelope: Envelope | None,
         frontier: SourceFrontier | None,
         tables: TopicTables | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`frontier` None: nothing was read yet. The source has `envelope`, or `tables`."""
+        """`frontier` None: nothing was read yet. The source has `envelope`, or `tables`.
+
+        `check` raises `StepSuperseded` once the definition is another one: this one reads nothing
+        more then, and sets `superseded`.
+        """
         self._config = config
         self._upstream = upstream
         self._tables = tables
@@ -138,6 +144,8 @@ class KafkaIngestion:
         self._skips_lost = False
         self._wanted: Resnapshot | None = None
         self._anew: Resnapshot | None = None
+        self._check = check
+        self.superseded = threading.Event()
 
     def skip_lost(self) -> OffsetsLost | None:
         """Goes on with the first messages that are there, where others are gone now.
@@ -152,12 +160,17 @@ class KafkaIngestion:
     def resnapshot(self) -> Resnapshot:
         """Reads the topic from its beginning again, and commits the difference to what there is.
 
-        For sources with ENVELOPE UPSERT. Any thread may call this.
+        For sources with rows by key. Any thread may call this.
         """
         self._wanted = self._wanted or Resnapshot()
         return self._wanted
 
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
+        try:
+            self._check()
+        except StepSuperseded:
+            self.superseded.set()
+            raise
         if self._pending is not None:
             return self._pending
         try:

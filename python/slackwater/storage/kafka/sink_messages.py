@@ -16,21 +16,36 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.repr.errors import SlackwaterError, invalid_option
+from slackwater.repr.errors import FatalError, SlackwaterError, invalid_option
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc, arrow_type, stored_column
 from slackwater.storage.json_lines import json_lines
+from slackwater.storage.kafka.avro_writing import NoAvro
+from slackwater.storage.kafka.sink_avro import (
+    AvroForm,
+    SchemaIds,
+    SinkSchema,
+    header,
+    key_form,
+    value_form,
+)
 from slackwater.storage.kafka.topic import Header
 from slackwater.storage.sink_rows import SinkKey, changes_of, greatest_last, structs, unpaired
 
 TIMESTAMP_HEADER = "slackwater-timestamp"
 """The header with the time of a message's update, in milliseconds since the epoch."""
 
-SinkFormat = Literal["JSON", "TEXT", "BYTES"]
+_WHOLE = ("JSON", "AVRO")
+"""The formats that have all columns of a row."""
+SinkFormat = Literal["JSON", "TEXT", "BYTES", "AVRO"]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkConfig:
-    """A sink that writes `topic`. A topic that is not there is made as the last fields say."""
+    """A sink that writes `topic`. A topic that is not there is made as some fields say.
+
+    `key_schema` and `value_schema` are there where the formats are AVRO.
+    """
 
     topic: str
     key_format: SinkFormat
@@ -46,6 +61,14 @@ class KafkaSinkConfig:
     partitions: int | None = None
     replication_factor: int | None = None
     topic_config: tuple[tuple[str, str], ...] = ()
+    key_schema: SinkSchema | None = None
+    value_schema: SinkSchema | None = None
+
+    @property
+    def registries(self) -> tuple[GlobalId, ...]:
+        """The connections to registries, each once."""
+        schemas = (self.key_schema, self.value_schema)
+        return tuple(dict.fromkeys(each.registry for each in schemas if each is not None))
 
     @property
     def format(self) -> SinkFormat | None:
@@ -101,26 +124,51 @@ def check_kafka_sink(config: KafkaSinkConfig, desc: RelationDesc, object_name: s
                 config.partition_by,
                 "all messages of a key belong into one partition, so it has to be in KEY",
             )
-    if config.envelope == "DEBEZIUM" and config.value_format != "JSON":
+    if config.envelope == "DEBEZIUM" and config.value_format not in _WHOLE:
         raise _refused("VALUE FORMAT", config.value_format, "ENVELOPE DEBEZIUM has two rows")
     for option, form, columns in (
         ("KEY FORMAT", config.key_format, config.key),
         ("VALUE FORMAT", config.value_format, value_columns(config, desc)),
     ):
-        if form == "JSON" or not columns:
+        if form in _WHOLE or not columns:
             continue
         if len(columns) > 1:
             raise _refused(option, form, f"it takes one column, and not {', '.join(columns)}")
         kind = types[columns[0]]
         if form == "BYTES" and not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
             raise _refused(option, form, f"{columns[0]} is neither BINARY nor STRING")
+    avro_forms(config, desc)
+
+
+@dataclass(frozen=True, slots=True)
+class AvroForms:
+    """The forms of keys and of values that are Avro; None: they are not, or there are none."""
+
+    key: AvroForm | None = None
+    value: AvroForm | None = None
+
+
+def avro_forms(config: KafkaSinkConfig, desc: RelationDesc) -> AvroForms:
+    """The forms of a sink's messages. Raises SLACKWATER_INVALID_OPTION for columns without one."""
+    named = {column.name: column for column in desc.columns}
+    key = value = None
+    try:
+        if config.key_schema is not None and config.key:
+            key = key_form(config.key_schema, [named[name] for name in config.key])
+        if config.value_schema is not None:
+            shown = [named[name] for name in value_columns(config, desc)]
+            is_pair = config.envelope == "DEBEZIUM"
+            value = value_form(config.value_schema, shown, is_pair=is_pair)
+    except NoAvro as error:
+        raise _refused("FORMAT", "AVRO", str(error)) from None
+    return AvroForms(key, value)
 
 
 def value_columns(config: KafkaSinkConfig, desc: RelationDesc) -> tuple[str, ...]:
-    """The columns that are in values: JSON has all but headers, the others what is left beside the
-    key and the partition, or the key if nothing is."""
+    """The columns that are in values: JSON and AVRO have all but headers, the others what is left
+    beside the key and the partition, or the key if nothing is."""
     shown = tuple(name for name in desc.names if name != config.headers)
-    if config.value_format == "JSON":
+    if config.value_format in _WHOLE:
         return shown
     beside = tuple(name for name in shown if name not in (*config.key, config.partition_by))
     return beside or config.key
@@ -140,13 +188,23 @@ def _refused(option: str, value: str, reason: str) -> SlackwaterError:
 class Encoder:
     """Makes messages of rows as a sink's configuration says."""
 
-    def __init__(self, config: KafkaSinkConfig, desc: RelationDesc, object_name: str) -> None:
-        """Raises what `check_kafka_sink` raises."""
+    def __init__(
+        self,
+        config: KafkaSinkConfig,
+        desc: RelationDesc,
+        object_name: str,
+        ids: SchemaIds | None = None,
+    ) -> None:
+        """`ids` are those of the schemas of what is Avro. Raises what `check_kafka_sink` raises."""
         check_kafka_sink(config, desc, object_name)
+        forms, ids = avro_forms(config, desc), ids or SchemaIds()
+        self._key_payload = _Payload(config.key, config.key_format, forms.key, ids.key)
+        self._value_payload = _Payload(
+            value_columns(config, desc), config.value_format, forms.value, ids.value
+        )
         self._config = config
         self._desc = desc
         self._key = SinkKey(config.key, object_name, config.is_enforced)
-        self._values = value_columns(config, desc)
 
     @property
     def desc(self) -> RelationDesc:
@@ -181,13 +239,12 @@ class Encoder:
         config = self._config
         if not config.key:
             return [None] * len(any_row)
-        return _payloads(rows, config.key, any_row, config.key_format)
+        return self._key_payload.of(rows, any_row)
 
     def _contents(self, rows: pa.Table, old: pa.Array, new: pa.Array) -> Sequence[bytes | None]:
         if self._config.envelope == "DEBEZIUM":
-            before, after = (structs(rows, self._values, each) for each in (old, new))
-            return _lines(pa.table([before, after], names=["before", "after"]))
-        found = iter(_payloads(rows, self._values, new.drop_null(), self._config.value_format))
+            return self._value_payload.of_pairs(rows, old, new)
+        found = iter(self._value_payload.of(rows, new.drop_null()))
         return [next(found) if there else None for there in pc.is_valid(new).to_pylist()]
 
     def _headers(
@@ -217,20 +274,49 @@ def _user_headers(found: Iterable[tuple[str, Any]] | None) -> list[Header]:
     return sorted(headers, key=lambda each: (each[0], each[1] or b""))
 
 
-def _payloads(
-    rows: pa.Table, names: Sequence[str], positions: pa.Array, form: SinkFormat
-) -> Sequence[bytes]:
-    """These columns of the rows at `positions`, as the format has them. TEXT and BYTES have empty
-    bytes for NULL."""
-    stored = [stored_column(name) for name in names]
-    columns = rows.select(stored).take(positions).rename_columns(list(names))
-    if form == "BYTES":
-        return [
-            each.encode() if isinstance(each, str) else each or b""
-            for each in columns.column(0).to_pylist()
-        ]
-    lines = _lines(columns)
-    return lines if form == "JSON" else [_text(json.loads(each)[names[0]]) for each in lines]
+@dataclass(frozen=True, slots=True)
+class _Payload:
+    """The keys, or the values, of messages: these columns in that format.
+
+    `avro` is the form of AVRO, and `schema` the id that a registry has given to it.
+    """
+
+    names: Sequence[str]
+    format: SinkFormat
+    avro: AvroForm | None = None
+    schema: int | None = None
+
+    def of(self, rows: pa.Table, positions: pa.Array) -> Sequence[bytes]:
+        """Those of the rows at these positions. TEXT and BYTES have empty bytes for NULL."""
+        columns = self._columns(rows).take(positions)
+        if self.avro is not None:
+            return self._headed(self.avro.alone(columns))
+        if self.format == "BYTES":
+            return [
+                each.encode() if isinstance(each, str) else each or b""
+                for each in columns.column(0).to_pylist()
+            ]
+        lines = _lines(columns)
+        if self.format == "JSON":
+            return lines
+        return [_text(json.loads(each)[self.names[0]]) for each in lines]
+
+    def of_pairs(self, rows: pa.Table, old: pa.Array, new: pa.Array) -> Sequence[bytes]:
+        """Those of the rows before and after changes, at positions that may be NULL."""
+        if self.avro is not None:
+            return self._headed(self.avro.pairs(self._columns(rows), old, new))
+        before, after = (structs(rows, self.names, each) for each in (old, new))
+        return _lines(pa.table([before, after], names=["before", "after"]))
+
+    def _columns(self, rows: pa.Table) -> pa.Table:
+        stored = [stored_column(name) for name in self.names]
+        return rows.select(stored).rename_columns(list(self.names))
+
+    def _headed(self, found: Sequence[bytes]) -> Sequence[bytes]:
+        if self.schema is None:
+            raise FatalError("a sink has to have the ids of its schemas")
+        begin = header(self.schema)
+        return [begin + each for each in found]
 
 
 def _text(value: Any) -> bytes:
