@@ -106,6 +106,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
     "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
+    "mz_postgres_sources": "The replication slots of sources, and the timelines of their servers.",
+    "mz_postgres_source_tables": "The tables of sources, as the upstream named them then.",
     "mz_sink_statistics": (
         "Messages of sinks and their bytes since the leader has begun: handed over, and committed."
         " A row of a file is a message."

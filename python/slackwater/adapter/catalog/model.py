@@ -29,6 +29,7 @@ from slackwater.adapter.catalog.details import (
     ProgressDetails,
     Retaining,
     SinkDetails,
+    SubsourceDetails,
     TableDetails,
     ViewDetails,
     WebhookDetails,
@@ -173,6 +174,7 @@ class CatalogItem:
             case (
                 FilesDetails(errors=shard_id)
                 | KafkaDetails(errors=shard_id)
+                | SubsourceDetails(errors=shard_id)
                 | MaterializedViewDetails(errors=shard_id)
             ):
                 return shard_id

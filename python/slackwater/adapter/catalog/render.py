@@ -16,6 +16,7 @@ from slackwater.adapter.catalog.details import (
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    PostgresDetails,
     SinkDetails,
     ViewDetails,
 )
@@ -34,6 +35,7 @@ from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import (
     Column,
@@ -98,6 +100,9 @@ def _with_connection(
 ) -> st.CreateSource:
     """The statement with the names that the source's connections have now."""
     details, connector = item.details, source.connector
+    if isinstance(details, PostgresDetails) and isinstance(connector, PostgresSource):
+        name = name_of(state.item(details.connection))
+        return replace(source, connector=replace(connector, connection=name))
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
 

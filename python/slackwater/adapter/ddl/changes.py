@@ -15,7 +15,7 @@ from typing import TypeVar
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
-from slackwater.adapter.catalog.details import FilesDetails, KafkaDetails
+from slackwater.adapter.catalog.details import FilesDetails, KafkaDetails, SubsourceDetails
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.adapter.catalog.ops import (
@@ -252,6 +252,8 @@ class Changes:
             case FilesDetails(config=files) if files.on_error == "PROPAGATE":
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case KafkaDetails(config=topic) if topic.decoding.on_error == "PROPAGATE":
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case SubsourceDetails(has_errors=True):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case _:
                 return made

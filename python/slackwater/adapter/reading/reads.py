@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.details import KafkaDetails, PostgresDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.catalog.naming import keys_as_stored
 from slackwater.adapter.catalog.replaced import refuse_replacement
@@ -368,7 +368,8 @@ class Reads:
             )
 
     def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
-        """Returns once each topic below these relations was read up to where it was at first.
+        """Returns once each topic below these relations was read up to where it was at first, and
+        once the tables of each publication were copied.
 
         Before that a source would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
         statement's deadline, and SLACKWATER_CANCELED.
@@ -377,7 +378,7 @@ class Reads:
         owners = {item.parent or item.id for item in below if item.kind is ItemKind.SOURCE}
         for source in map(self.relations.item, sorted(owners)):
             # Other sources have something to show as soon as they have begun.
-            if not isinstance(source.details, KafkaDetails):
+            if not isinstance(source.details, KafkaDetails | PostgresDetails):
                 continue
             found = partial(self.has_snapshot, source.id)
             if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):

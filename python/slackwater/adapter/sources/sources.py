@@ -7,13 +7,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from slackwater.adapter.catalog.details import FilesDetails, GeneratorDetails, KafkaDetails
+from slackwater.adapter.catalog.details import (
+    FilesDetails,
+    GeneratorDetails,
+    KafkaDetails,
+    PostgresDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -42,6 +48,7 @@ class Sources:
     committer: GroupCommitter
     changefeeds: ChangefeedSources
     kafka: KafkaSources
+    postgres: PostgresSources
     _running: dict[GlobalId, GlobalId] = field(default_factory=dict, init=False)
 
     def run(self, command: RunIngestion) -> None:
@@ -68,6 +75,7 @@ class Sources:
         if source_id is not None:
             self.ingestion.remove(source_id)
             self.kafka.running.pop(source_id, None)
+            self.postgres.stopped(source_id)
             self.changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
@@ -103,6 +111,8 @@ class Sources:
             return Resumed(self._begun(item, begun), reached)
         if isinstance(item.details, KafkaDetails):
             return self.kafka.resumed(item, reached)
+        if isinstance(item.details, PostgresDetails):
+            return self.postgres.resumed(item, reached)
         return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:

@@ -17,6 +17,8 @@ from slackwater.planner.parser.kafka_sinks import kafka_sink_sql
 from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.postgres_source import PostgresSource
+from slackwater.planner.parser.postgres_sql import postgres_sql
 from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.statements import (
     AlterApplyReplacement,
@@ -227,6 +229,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield from _changefeed(feed)
         case KafkaSource() as topic:
             yield kafka_sql(topic)
+        case PostgresSource() as publication:
+            yield postgres_sql(publication)
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms

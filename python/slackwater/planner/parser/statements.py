@@ -14,6 +14,7 @@ from slackwater.planner.parser.connection_statements import ConnectionStatement
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource, ResnapshotSource, SkipLost
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.postgres_source import PostgresSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +308,9 @@ class AlterSecret:
     if_exists: bool = False
 
 
-Connector = LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource
+Connector = (
+    LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource | PostgresSource
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,325 @@
+"""Sources that read tables of a real PostgreSQL, over a coordinator and Spark."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+from tests.support.applications.application import SqlError
+from tests.support.persist.postgres import running_server
+from tests.support.server.ingress import held_port
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server():
+    with (
+        held_port() as port,
+        running_server(
+            port=port,
+            settings=(
+                "wal_level=logical",
+                "listen_addresses=127.0.0.1",
+                "max_replication_slots=50",
+                "max_wal_senders=50",
+            ),
+        ) as running,
+    ):
+        yield running
+
+
+class Upstream:
+    """A database of its own, with what the tests say to it."""
+
+    def __init__(self, server):
+        self.server = server
+        self.database = make_url(server.new_database()).database
+        where = f"host={server.directory} port={server.port} user=postgres"
+        self.connection = psycopg.connect(f"{where} dbname={self.database}", autocommit=True)
+
+    def run(self, *statements):
+        """All of it in one transaction."""
+        with self.connection.transaction():
+            for each in statements:
+                self.connection.execute(each)
+
+    def rows(self, query):
+        return self.connection.execute(query).fetchall()
+
+
+@pytest.fixture
+def upstream(server):
+    made = Upstream(server)
+    yield made
+    made.connection.close()
+
+
+@pytest.fixture
+def place(workplace, upstream):
+    """A workplace with a connection to the database, as `pg`."""
+    where = f"HOST '127.0.0.1', PORT {upstream.server.port}, DATABASE '{upstream.database}'"
+    workplace.sql(f"CREATE CONNECTION pg TO POSTGRES ({where}, USER 'postgres', SSL MODE disable)")
+    return workplace
+
+
+def becomes(place, query, expected):
+    """Waits until the query has these rows."""
+    found = []
+
+    def is_so():
+        try:
+            found[:] = sorted(place.rows(query), key=repr)
+        except SqlError as error:
+            found[:] = [error.message]
+        return found == sorted(expected, key=repr)
+
+    try:
+        wait_until(is_so, what=f"{query} is {expected}")
+    except AssertionError as error:
+        raise AssertionError(f"{error}, it is {found}") from None
+
+
+FAST = "WITH (TIMESTAMP INTERVAL '50 ms')"
+
+
+def test_tables_are_copied_and_followed(place, upstream):
+    upstream.run(
+        "CREATE TABLE orders (id INT PRIMARY KEY, item TEXT NOT NULL, price NUMERIC(10, 2))",
+        "CREATE TABLE notes (of_order INT, note TEXT)",
+        "ALTER TABLE notes REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "INSERT INTO orders VALUES (1, 'tea', 2.50), (2, 'oat, \"fine\"', NULL)",
+        "INSERT INTO notes VALUES (1, E'two\\nlines'), (1, ''), (1, NULL)",
+    )
+    place.sql(
+        "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') "
+        f"FOR TABLES (public.orders, notes AS remarks) {FAST}"
+    )
+    assert sorted(place.rows("SELECT * FROM orders")) == [
+        [1, "tea", "2.50"],
+        [2, 'oat, "fine"', None],
+    ]
+    becomes(place, "SELECT * FROM remarks", [[1, "two\nlines"], [1, ""], [1, None]])
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c, sum(price) AS p FROM orders")
+    upstream.run(
+        "INSERT INTO orders VALUES (3, 'milk', 1.25)",
+        "UPDATE orders SET price = 3 WHERE id = 1",
+        "UPDATE orders SET id = 20 WHERE id = 2",
+        "DELETE FROM notes WHERE note = ''",
+        "UPDATE notes SET note = 'x' WHERE note IS NULL",
+    )
+    becomes(place, "SELECT * FROM v", [[3, "4.25"]])
+    becomes(place, "SELECT id FROM orders", [[1], [3], [20]])
+    becomes(place, "SELECT note FROM remarks", [["two\nlines"], ["x"]])
+    upstream.run("TRUNCATE orders, notes", "INSERT INTO orders VALUES (1, 'new', 1)")
+    becomes(place, "SELECT * FROM orders", [[1, "new", "1.00"]])
+    becomes(place, "SELECT * FROM remarks", [])
+
+
+def status_of(place, name):
+    return place.value(f"SELECT error FROM mz_internal.mz_source_statuses WHERE name = '{name}'")
+
+
+def test_what_does_not_fit_is_an_error_of_its_table(place, upstream):
+    upstream.run(
+        "CREATE TABLE keyed (id INT PRIMARY KEY, n NUMERIC, big TEXT)",
+        "CREATE TABLE whole (n NUMERIC, t TEXT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "ALTER TABLE keyed ALTER big SET STORAGE EXTERNAL",
+        "ALTER TABLE whole REPLICA IDENTITY FULL, ALTER t SET STORAGE EXTERNAL",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "INSERT INTO keyed VALUES (1, 'NaN', 'x'), (2, 1.5, repeat('a', 5000))",
+        "INSERT INTO whole VALUES (1, repeat('b', 5000)), (2, 'y')",
+        "INSERT INTO other VALUES (1)",
+    )
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR") as caught:
+        place.rows("SELECT * FROM keyed")
+    assert "the value 'NaN', which is no DECIMAL(38,18); TEXT COLUMNS" in caught.value.message
+    assert "SLACKWATER_SOURCE_TABLE_ERROR" in status_of(place, "s")
+    becomes(place, "SELECT * FROM other", [[1]])
+    # A large value that an update does not change is not sent again.
+    upstream.run("UPDATE keyed SET n = 2 WHERE id = 2", "DELETE FROM keyed WHERE id = 1")
+    becomes(place, "SELECT id, n, length(big) FROM keyed", [[2, "2.000000000000000000", 5000]])
+    upstream.run(
+        "UPDATE whole SET n = 'infinity' WHERE n = 1",
+        "INSERT INTO whole VALUES ('NaN', 'z'), ('NaN', 'z')",
+        "INSERT INTO other VALUES (2)",
+    ) if upstream.connection.info.server_version >= 140000 else None
+    becomes(place, "SELECT * FROM other", [[1], [2]])
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM whole")
+    upstream.run("UPDATE whole SET n = 3 WHERE n = 'infinity'", "DELETE FROM whole WHERE n = 'NaN'")
+    becomes(place, "SELECT CAST(n AS INT), length(t) FROM whole", [[3, 5000], [2, 1]])
+    wait_until(lambda: status_of(place, "s") is None, what="no table has an error")
+    place.sql(
+        "CREATE CONNECTION pg2 TO POSTGRES (HOST '127.0.0.1', PORT 1, DATABASE 'd', USER 'u')"
+        " WITH (VALIDATE = false)"
+    )
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_UNREACHABLE"):
+        place.sql("CREATE SOURCE u FROM POSTGRES CONNECTION pg2 (PUBLICATION 'p') FOR ALL TABLES")
+
+
+def refused(place, condition, words, rest="(PUBLICATION 'p') FOR ALL TABLES", connection="pg"):
+    with pytest.raises(SqlError, match=condition) as caught:
+        place.sql(f"CREATE SOURCE refused FROM POSTGRES CONNECTION {connection} {rest}")
+    assert words in caught.value.message, caught.value.message
+
+
+def test_what_is_not_there_is_refused(place, upstream):
+    refused(place, "SLACKWATER_UNKNOWN_PUBLICATION", "has no publication p")
+    upstream.run("CREATE PUBLICATION p")
+    refused(place, "SLACKWATER_UNKNOWN_UPSTREAM_TABLE", "It has none.")
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT)",
+        "CREATE SCHEMA x",
+        "CREATE TABLE x.a (id INT PRIMARY KEY)",
+        "ALTER PUBLICATION p ADD TABLE a, x.a",
+    )
+    unknown, invalid = "SLACKWATER_UNKNOWN_UPSTREAM_TABLE", "SLACKWATER_INVALID_OPTION"
+    of = "(PUBLICATION 'p')"
+    refused(place, unknown, "It has public.a, x.a.", f"{of} FOR TABLES (b)")
+    refused(place, unknown, "no tables in the schema y", f"{of} FOR SCHEMAS (y)")
+    refused(place, invalid, "public.a and x.a would have this name", f"{of} FOR ALL TABLES")
+    refused(place, invalid, "tables of this name in public, x", f"{of} FOR TABLES (a)")
+    refused(place, invalid, "has public.a twice", f"{of} FOR TABLES (public.a, public.a AS b)")
+    for option, words in (
+        ("TEXT COLUMNS (public.a.z)", "public.a has no such column"),
+        ("EXCLUDE COLUMNS (public.a.id)", "it belongs to the key of public.a"),
+        ("TEXT COLUMNS (x.a.id)", "the source does not have its table"),
+    ):
+        refused(place, invalid, words, f"(PUBLICATION 'p', {option}) FOR TABLES (public.a)")
+    refused(place, "SLACKWATER_UNSUPPORTED", "Say which tables it has: FOR ALL TABLES", of)
+    slow = f"{of} FOR TABLES (x.a) WITH (TIMESTAMP INTERVAL '1 minute')"
+    refused(place, invalid, "the most 30000 ms", slow)
+
+
+def test_what_a_server_does_not_allow_is_refused(place, upstream):
+    setting = "SLACKWATER_UPSTREAM_SETTING"
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE PUBLICATION p FOR TABLE a WITH (publish = 'insert, update')",
+    )
+    refused(place, setting, "leaves out delete and truncate")
+    upstream.run(
+        "ALTER PUBLICATION p SET (publish = 'insert, update, delete, truncate',"
+        " publish_via_partition_root = true)"
+    )
+    refused(place, setting, 'ALTER PUBLICATION "p" SET (publish_via_partition_root = false)')
+    with (
+        held_port() as port,
+        running_server(port=port, settings=("listen_addresses=127.0.0.1",)) as small,
+    ):
+        where = f"HOST '127.0.0.1', PORT {port}, DATABASE 'postgres', USER 'postgres'"
+        place.sql(f"CREATE CONNECTION small TO POSTGRES ({where}, SSL MODE disable)")
+        refused(place, setting, "ALTER SYSTEM SET wal_level = 'logical'", connection="small")
+        small.settings = ("listen_addresses=127.0.0.1", "wal_level=logical")
+        small.execute("CREATE PUBLICATION p FOR ALL TABLES")
+        for more, words in (
+            ("max_replication_slots=0", "max_replication_slots"),
+            ("max_wal_senders=0", "max_wal_senders"),
+        ):
+            small.settings = (*small.settings[:2], more)
+            small.restart()
+            refused(place, setting, words, connection="small")
+
+
+def test_who_may_not_is_refused(place, upstream):
+    permission = "SLACKWATER_UPSTREAM_PERMISSION"
+    user = f"reader_{upstream.database}"
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        f"CREATE ROLE {user} LOGIN",
+    )
+    where = f"HOST '127.0.0.1', PORT {upstream.server.port}, DATABASE '{upstream.database}'"
+    place.sql(f"CREATE CONNECTION weak TO POSTGRES ({where}, USER '{user}', SSL MODE disable)")
+    refused(place, permission, f'ALTER ROLE "{user}" REPLICATION', connection="weak")
+    upstream.run(f"ALTER ROLE {user} REPLICATION")
+    refused(place, permission, f'GRANT SELECT ON public.a TO "{user}"', connection="weak")
+    upstream.run(f"GRANT SELECT ON a TO {user}", "INSERT INTO a VALUES (1)")
+    place.sql("CREATE SOURCE s FROM POSTGRES CONNECTION weak (PUBLICATION 'p') FOR ALL TABLES")
+    assert place.rows("SELECT * FROM a") == [[1]]
+
+
+def test_a_source_that_is_dropped_leaves_no_slot(place, upstream):
+    upstream.run("CREATE TABLE a (id INT PRIMARY KEY)", "CREATE PUBLICATION p FOR ALL TABLES")
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    slot = place.value(
+        "SELECT replication_slot FROM mz_internal.mz_postgres_sources p"
+        " JOIN mz_catalog.mz_sources s ON s.id = p.id WHERE s.name = 's' AND s.schema_id ="
+        " (SELECT schema_id FROM mz_catalog.mz_connections WHERE name = 'pg'"
+        " AND id = s.connection_id)"
+    )
+    named = f"SELECT active FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    assert upstream.rows(named) == [(True,)]
+    assert place.rows(
+        "SELECT schema_name, table_name FROM mz_internal.mz_postgres_source_tables t"
+        " JOIN mz_catalog.mz_sources s ON s.id = t.id WHERE s.name = 'a'"
+    ) == [["public", "a"]]
+    place.sql("DROP CONNECTION pg CASCADE")
+    wait_until(lambda: upstream.rows(named) == [], what="the slot is gone")
+
+
+def test_a_table_whose_columns_change(place, upstream):
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT, gone INT)",
+        "CREATE TABLE b (id INT PRIMARY KEY, n INT)",
+        "CREATE TABLE f (x INT, gone INT)",
+        "ALTER TABLE f REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION p FOR TABLE a, b, f",
+        "INSERT INTO a VALUES (1, 'x', 1)",
+        "INSERT INTO b VALUES (1, 1)",
+        "INSERT INTO f VALUES (1, 1), (1, 2), (1, 2)",
+    )
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    upstream.run(
+        "ALTER TABLE a ADD COLUMN more INT DEFAULT 7",
+        "INSERT INTO a VALUES (2, 'y', 2, 8)",
+    )
+    becomes(place, "SELECT * FROM a", [[1, "x", 1], [2, "y", 2]])
+    upstream.run(
+        "ALTER TABLE a DROP COLUMN gone",
+        "INSERT INTO a VALUES (3, 'z', 9)",
+        "ALTER TABLE f DROP COLUMN gone",
+        "INSERT INTO f VALUES (3)",
+    )
+    becomes(place, "SELECT * FROM a", [[1, "x", None], [2, "y", None], [3, "z", None]])
+    upstream.run("DELETE FROM f WHERE x = 1", "ALTER TABLE a RENAME TO aa")
+    becomes(place, "SELECT * FROM f", [[3, None]])
+    upstream.run("ALTER TABLE b ALTER n TYPE BIGINT", "INSERT INTO b VALUES (2, 2)")
+    upstream.run("DELETE FROM aa WHERE id < 3")
+    becomes(place, "SELECT * FROM a", [[3, "z", None]])
+
+    def told():
+        return "table public.b: the type of its column n was changed" in (
+            status_of(place, "s") or ""
+        )
+
+    wait_until(told, what="the table with another type has an error")
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM b")
+    upstream.run("ALTER TABLE b ALTER n TYPE INT")
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    becomes(place, "SELECT * FROM b", [[1, 1], [2, 2]])
+    upstream.run("UPDATE b SET n = 5 WHERE id = 2", "INSERT INTO f VALUES (4)")
+    becomes(place, "SELECT * FROM b", [[1, 1], [2, 5]])
+    becomes(place, "SELECT x FROM f", [[3], [4]])
+    wait_until(lambda: status_of(place, "s") is None, what="no table has an error")
+    slot = upstream.rows(
+        "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+    )[0][0]
+    upstream.run(
+        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+        f" WHERE slot_name = '{slot}'"
+    )
+    upstream.run("INSERT INTO b VALUES (3, 3)")
+    becomes(place, "SELECT * FROM b", [[1, 1], [2, 5], [3, 3]])
