@@ -92,6 +92,7 @@ SHARES = {
     "test_key_value_cut_and_resumed_equals_uninterrupted": Share(100, 500),
     "test_the_snapshot_comes_at_one_time_if_it_is_transactional": Share(100, 200),
     "test_a_topic_is_what_its_messages_before_the_frontier_are": Share(150, 3_000),
+    "test_tables_are_what_transactions_before_the_frontier_made_of_them": Share(150, 3_000),
     "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
     "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
     "test_each_update_is_committed_once_whatever_fails": Share(120, 4_000),

@@ -312,7 +312,10 @@ class RowsOfKeys:
         return RowBytes.replaced(value, {place: then[place] for place in unsent})
 
     def _taken(self, present: RowsInMemory, key: bytes) -> Datum:
-        """The present value of a key. Raises `TableBroken`: an upstream changes only what is there."""
+        """The present value of a key, which is there: an upstream changes nothing else.
+
+        Raises `TableBroken` otherwise.
+        """
         found = self._now(present, key)
         if found is None:
             raise TableBroken("a row was changed that is not there")
