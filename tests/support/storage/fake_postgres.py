@@ -138,7 +138,9 @@ def unreadable(found):
 
 @dataclass
 class FakeServer:
-    """`fails`: so many of the next questions are not answered."""
+    """`fails`: so many of the next questions are not answered. `is_slow`: after each read that
+    brings something, one brings nothing. It sends again what was not confirmed, whatever it is
+    asked for."""
 
     tables: dict = field(
         default_factory=lambda: {n: FakeTable(n, list(c)) for n, c in COLUMNS.items()}
@@ -150,6 +152,7 @@ class FakeServer:
     slot: SlotState | None = None
     fails: int = 0
     waits: int = 0
+    is_slow: bool = False
     told: int = 0
 
     def __post_init__(self):
@@ -285,6 +288,7 @@ class FakeReplication:
         self._heads: set = set()
         self._snapshot: dict | None = None
         self._alive = 0
+        self._rests = False
 
     def identity(self):
         self._server.answer()
@@ -333,12 +337,16 @@ class FakeReplication:
         server.answer()
         assert server.slot is not None
         self._snapshot = None
-        self._next = max(position, server.slot.confirmed)
+        assert position >= server.slot.confirmed
+        self._next = server.slot.confirmed
 
     def read(self, limit, wait_ms):
         server = self._server
         server.answer()
         assert self._next is not None, "it was not started"
+        self._rests = server.is_slow and not self._rests
+        if server.is_slow and not self._rests:
+            return []
         while len(self._queue) < self._size:
             found = next((t for t in server.log if t.commit_lsn >= self._next), None)
             if found is None:
@@ -346,7 +354,7 @@ class FakeReplication:
             self._next = found.commit_lsn + 1
             self._queue += [begin(found.commit_lsn), *self._changes(found)]
             self._queue += [
-                Keepalive(found.commit_lsn - 50),
+                Keepalive(server.lsn),
                 commit(found.commit_lsn, found.end_lsn),
             ]
         if not self._queue and self._alive != server.lsn:

@@ -349,15 +349,11 @@ class PostgresIngestion:
             self._pending = None
         if self._frontier is None:
             raise AssertionError("a source without a snapshot has no stream")
-        if is_due and self._position > _position(self._frontier):
+        has_moved = self._position > _position(self._frontier)
+        if self._reported is None or (is_due and has_moved):
             self._committed_ms = now_ms
             return self._step(is_snapshot=False)
-        if self._reported is None:
-            self._reported = self._status()
-            self._pending = IngestionStep(
-                {}, self._last_state or "", self._frontier, self._reported
-            )
-        return self._pending
+        return None
 
     def _step(self, *, is_snapshot: bool) -> IngestionStep:
         updates: dict[str, pa.Table | StagedRows] = {}

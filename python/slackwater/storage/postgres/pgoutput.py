@@ -208,5 +208,7 @@ def _relation(data: bytes) -> Relation:
 
 
 def _name(data: bytes, at: int) -> tuple[str, int]:
-    end = data.index(0, at)
+    end = data.find(0, at)
+    if end < 0:
+        raise ValueError("a message of pgoutput ends within a name")
     return data[at:end].decode(), end + 1
