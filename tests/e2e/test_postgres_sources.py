@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import psycopg
 import pytest
-from sqlalchemy import make_url
 from tests.support.applications.application import SqlError
 from tests.support.persist.postgres import running_server
 from tests.support.server.ingress import held_port
@@ -13,54 +11,10 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 
-@pytest.fixture(scope="module")
-def server():
-    with (
-        held_port() as port,
-        running_server(
-            port=port,
-            settings=(
-                "wal_level=logical",
-                "listen_addresses=127.0.0.1",
-                "max_replication_slots=50",
-                "max_wal_senders=50",
-            ),
-        ) as running,
-    ):
-        yield running
-
-
-class Upstream:
-    """A database of its own, with what the tests say to it."""
-
-    def __init__(self, server):
-        self.server = server
-        self.database = make_url(server.new_database()).database
-        where = f"host={server.directory} port={server.port} user=postgres"
-        self.connection = psycopg.connect(f"{where} dbname={self.database}", autocommit=True)
-
-    def run(self, *statements):
-        """All of it in one transaction."""
-        with self.connection.transaction():
-            for each in statements:
-                self.connection.execute(each)
-
-    def rows(self, query):
-        return self.connection.execute(query).fetchall()
-
-
-@pytest.fixture
-def upstream(server):
-    made = Upstream(server)
-    yield made
-    made.connection.close()
-
-
 @pytest.fixture
 def place(workplace, upstream):
     """A workplace with a connection to the database, as `pg`."""
-    where = f"HOST '127.0.0.1', PORT {upstream.server.port}, DATABASE '{upstream.database}'"
-    workplace.sql(f"CREATE CONNECTION pg TO POSTGRES ({where}, USER 'postgres', SSL MODE disable)")
+    workplace.sql(f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})")
     return workplace
 
 
