@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 from tests.support.applications.application import SqlError
 from tests.support.persist.postgres import running_server
 from tests.support.server.ingress import held_port
+from tests.support.storage.upstreams import running_upstream_server
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -277,3 +279,147 @@ def test_a_table_whose_columns_change(place, upstream):
     )
     upstream.run("INSERT INTO b VALUES (3, 3)")
     becomes(place, "SELECT * FROM b", [[1, 1], [2, 5], [3, 3]])
+
+
+def test_names_and_values_of_all_kinds(place, upstream):
+    upstream.run(
+        "CREATE TYPE mood AS ENUM ('fine', 'so ''so''')",
+        "CREATE DOMAIN price AS NUMERIC(6, 2)",
+        'CREATE TABLE "Select" ("From" INT PRIMARY KEY, "a ""b"" `c`" TEXT, "größe" mood, d price,'
+        " e INT GENERATED ALWAYS AS (1) STORED, f TIMESTAMPTZ, g BYTEA, h INT[], i JSONB,"
+        " j BOOLEAN, k DATE, l INTERVAL, m TEXT[], secret TEXT, huge NUMERIC)",
+        "CREATE TABLE one (t TEXT)",
+        "ALTER TABLE one REPLICA IDENTITY FULL",
+        "CREATE TABLE parted (id INT PRIMARY KEY, t TEXT) PARTITION BY LIST (id)",
+        "CREATE TABLE parted_1 PARTITION OF parted FOR VALUES IN (1, 2)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "INSERT INTO one VALUES (NULL), (''), ('NULL'), (E'\\\\.'), (E'a\\nb'), ('\"')",
+        "INSERT INTO parted VALUES (1, 'x')",
+    )
+    values = (
+        "E'\\\\ \\n ''q'' \"z\" \u00fc\U0001f600', {}, 1.5, '2020-01-02 03:04:05.678+02',"
+        " '\\x00ff', '{{1,NULL}}', '{{\"a\": 1}}', true, '2020-02-29', '1 day 2 hours',"
+        " '{{\"a,b\",NULL}}', 'hidden', 'NaN'"
+    )
+    into = (
+        'INSERT INTO "Select" ("From", "a ""b"" `c`", "größe", d, f, g, h, i, j, k, l, m,'
+        " secret, huge) VALUES ({}, {})"
+    )
+    upstream.run(into.format(1, values.format("'fine'")))
+    place.sql(
+        "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p', TEXT COLUMNS"
+        " (public.`select`.huge), EXCLUDE COLUMNS (`Select`.secret))"
+        f" FOR TABLES (public.`Select` AS `of all kinds`, one, parted_1) {FAST}"
+    )
+    upstream.run(into.format(2, values.format("'so ''so'''")))
+    row = [
+        "\\ \n 'q' \"z\" \u00fc\U0001f600",
+        "1.50",
+        "2020-01-02T01:04:05.678000",
+        "00ff",
+        [1, None],
+        '{"a": 1}',
+        True,
+        "2020-02-29",
+        "1 day 02:00:00",
+        ["a,b", None],
+        "NaN",
+    ]
+    query = (
+        'SELECT `From`, `größe`, `a "b" ``c```, d, f, lower(hex(g)), h, i, j, k, l, m, huge'
+        " FROM `of all kinds`"
+    )
+    becomes(place, query, [[1, "fine", *row], [2, "so 'so'", *row]])
+    texts = [[None], [""], ["NULL"], ["\\."], ["a\nb"], ['"']]
+    becomes(place, "SELECT * FROM one", texts)
+    upstream.run("UPDATE one SET t = t", "INSERT INTO parted VALUES (2, 'y')")
+    becomes(place, "SELECT * FROM parted_1", [[1, "x"], [2, "y"]])
+    becomes(place, "SELECT * FROM one", texts)
+    ((_, shown),) = place.rows("SHOW CREATE SOURCE s")
+    again = shown.replace("`s`", "`again`", 1)
+    again = again.replace("`of all kinds`", "`other`").replace("`one`,", "`one` AS `other one`,")
+    again = again.replace("`parted_1`)", "`parted_1` AS `other part`)")
+    place.sql(again)
+    becomes(
+        place, query.replace("of all kinds", "other"), [[1, "fine", *row], [2, "so 'so'", *row]]
+    )
+
+
+def test_a_condition_of_the_publication_counts_for_the_copy_too(place, upstream):
+    if upstream.connection.info.server_version < 150000:
+        upstream.run("CREATE TABLE a (id INT PRIMARY KEY)", "CREATE PUBLICATION p FOR TABLE a")
+        place.sql("CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES")
+        return
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT, hidden TEXT)",
+        "CREATE PUBLICATION p FOR TABLE a (id, t) WHERE (id > 10)",
+        "INSERT INTO a VALUES (1, 'x'), (11, 'y')",
+    )
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    assert place.rows("SELECT * FROM a") == [[11, "y"]]
+    upstream.run("UPDATE a SET id = 12 WHERE id = 1", "UPDATE a SET id = 2 WHERE id = 11")
+    becomes(place, "SELECT * FROM a", [[12, "x"]])
+
+
+def test_a_slot_that_is_gone_is_told_and_made_again(place, upstream):
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "INSERT INTO a VALUES (1), (2)",
+    )
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM a")
+    becomes(place, "SELECT * FROM v", [[2]])
+    ((slot,),) = upstream.rows(
+        "SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"
+    )
+
+    def drop():
+        # Between its connections nobody reads the slot.
+        try:
+            upstream.rows(
+                f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots"
+                f" WHERE slot_name = '{slot}' AND active"
+            )
+            upstream.run(f"SELECT pg_drop_replication_slot('{slot}')")
+        except psycopg.Error:
+            return False
+        return True
+
+    wait_until(drop, what="the slot is dropped")
+    upstream.run("DELETE FROM a WHERE id = 1", "INSERT INTO a VALUES (3), (4)")
+    lost = "SLACKWATER_SOURCE_HISTORY_LOST"
+    wait_until(lambda: lost in (status_of(place, "s") or ""), what="the source says so")
+    assert f"its replication slot {slot} is gone" in status_of(place, "s")
+    assert place.rows("SELECT * FROM v") == [[2]]
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    becomes(place, "SELECT * FROM a", [[2], [3], [4]])
+    becomes(place, "SELECT * FROM v", [[3]])
+    upstream.run("DELETE FROM a WHERE id = 4")
+    becomes(place, "SELECT * FROM v", [[2]])
+    wait_until(lambda: status_of(place, "s") is None, what="it goes on")
+
+
+def test_another_server_is_told(place, upstream):
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        "INSERT INTO a VALUES (1)",
+    )
+    place.sql(
+        f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
+    )
+    with running_upstream_server() as other:
+        place.sql(f"ALTER CONNECTION pg SET (PORT {other.port}, DATABASE 'postgres')")
+        replaced = "SLACKWATER_SOURCE_REPLACED"
+        wait_until(lambda: replaced in (status_of(place, "s") or ""), what="the source says so")
+        assert "the PostgreSQL server is not the one" in status_of(place, "s")
+    place.sql(
+        f"ALTER CONNECTION pg SET (PORT {upstream.server.port}, DATABASE '{upstream.database}')"
+    )
+    upstream.run("INSERT INTO a VALUES (2)")
+    becomes(place, "SELECT * FROM a", [[1], [2]])
