@@ -29,6 +29,7 @@ from tests.support.persist.persistence import (
 from tests.support.persist.postgres import postgres
 from tests.support.persist.s3 import s3
 from tests.support.server.ingress import port
+from tests.support.storage.upstreams import upstream, upstream_server
 
 pytest_plugins = ["tests.support.order", "tests.support.reruns"]
 
@@ -45,6 +46,8 @@ __all__ = [
     "s3",
     "shared_application",
     "sqlite_template",
+    "upstream",
+    "upstream_server",
     "workplace",
     "workplace_of_file",
 ]

@@ -114,6 +114,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     ),
     "mz_kafka_source_tables": "The tables that are made of topics, and how they read messages.",
     "mz_kafka_sources": "The topics that sources read, with the ids that they had then.",
+    "mz_postgres_sources": "The replication slots of sources, and the timelines of their servers.",
+    "mz_postgres_source_tables": "The tables of sources, as the upstream named them then.",
     "mz_sink_statistics": (
         "Messages of sinks and their bytes since the leader has begun: handed over, and committed."
         " A row of a file is a message."

@@ -172,6 +172,26 @@ WITHOUT_CASE = {
         "needs more keys than fit into memory",
         "unit/storage/test_keyed_rows.py::test_rows_that_take_too_much_are_refused",
     ),
+    "SLACKWATER_SOURCE_TABLE_ERROR": (
+        "needs a server of PostgreSQL",
+        "e2e/test_postgres_sources.py::test_what_does_not_fit_is_an_error_of_its_table",
+    ),
+    "SLACKWATER_UNKNOWN_PUBLICATION": (
+        "needs a server of PostgreSQL",
+        "e2e/test_postgres_sources.py::test_what_is_not_there_is_refused",
+    ),
+    "SLACKWATER_UNKNOWN_UPSTREAM_TABLE": (
+        "needs a server of PostgreSQL",
+        "e2e/test_postgres_sources.py::test_what_is_not_there_is_refused",
+    ),
+    "SLACKWATER_UPSTREAM_SETTING": (
+        "needs a server of PostgreSQL",
+        "e2e/test_postgres_sources.py::test_what_a_server_does_not_allow_is_refused",
+    ),
+    "SLACKWATER_UPSTREAM_PERMISSION": (
+        "needs a server of PostgreSQL",
+        "e2e/test_postgres_sources.py::test_who_may_not_is_refused",
+    ),
     "SLACKWATER_NO_SPACE": (
         "needs a full disk",
         "e2e/test_faults.py::test_no_space",

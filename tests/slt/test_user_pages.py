@@ -32,8 +32,9 @@ def test_the_examples_of_a_page(path, shared_application, tmp_path, request):
     place = Workplace(shared_application, f"page_{name(path)}", tmp_path)
     page = path.read_text()
     kafka = request.getfixturevalue("kafka") if 'title="topic ' in page else None
+    upstream = request.getfixturevalue("upstream") if "```pgsql" in page else None
     try:
-        PageRun(place, place.schema, kafka).run(page)
+        PageRun(place, place.schema, kafka, upstream).run(page)
     finally:
         place.sql("ROLLBACK", session=place.schema)
         shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")

@@ -41,6 +41,7 @@ from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
+from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_tables import SourceTablePlanner
@@ -72,11 +73,13 @@ from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
 from slackwater.adapter.sources.secrets import Secrets
 from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.adapter.sources.sinks import SinkRunner
+from slackwater.adapter.sources.slots import SlotRemovals
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.sources.sources import Sources
@@ -110,6 +113,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
+from slackwater.storage.postgres.ingestion import PostgresIngestion
 
 Configure = Callable[[Mapping[str, str]], None]
 
@@ -168,6 +172,7 @@ class _Connectors:
     secrets: Secrets
     connections: Connections
     kafka: KafkaSources
+    postgres: PostgresSources
     states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
@@ -217,7 +222,7 @@ def open_coordinator(given: Given) -> Coordinator:
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
     indexes = Indexes(base.relations, given.spark, base.planner)
     replicas = _replicas(base, connectors)
-    implications = _implications(given, base, replicas)
+    implications = _implications(given, base, connectors, replicas)
     changes = _changes(base, connectors, implications)
     parameters = _parameters(given, base, changes, replicas)
     maintenance = _maintenance(given, base)
@@ -255,6 +260,7 @@ def open_coordinator(given: Given) -> Coordinator:
             committer=base.committer,
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
+            slots=connectors.postgres.removals,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
             changefeed_sources=connectors.changefeed_sources,
@@ -490,18 +496,24 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
     connections = Connections(lambda: relations.state, secrets)
     kafka = KafkaSources(relations, connections, given.location, {})
+    reading: dict[GlobalId, PostgresIngestion] = {}
+    removals = SlotRemovals(reading.__contains__)
+    postgres = PostgresSources(relations, connections, given.location, reading, removals)
     awaited: dict[GlobalId, Timestamp] = {}
     targets = Targets(relations, connections, given.location, given.clock)
     return _Connectors(
         secrets=secrets,
         connections=connections,
         kafka=kafka,
+        postgres=postgres,
         states=states,
         ingestion=ingestion,
         webhooks=webhooks,
         changefeeds=changefeeds,
         changefeed_sources=changefeed_sources,
-        sources=Sources(relations, ingestion, states, base.committer, changefeed_sources, kafka),
+        sources=Sources(
+            relations, ingestion, states, base.committer, changefeed_sources, kafka, postgres
+        ),
         sinks=SinkRunner(
             relations, base.timeline.watch, awaited, targets, given.clock, given.on_fatal
         ),
@@ -532,11 +544,20 @@ def _parameters(
     return ParameterDefinitions(changes, base.parameters, replicas.apply_commands, file)
 
 
-def _implications(given: Given, base: _Base, replicas: StorageReplicas) -> Implications:
+def _implications(
+    given: Given, base: _Base, connectors: _Connectors, replicas: StorageReplicas
+) -> Implications:
     def resize(cluster: str, replica: str, size: str) -> None:
         given.spark.on_replica(_share(ReplicaKey(cluster, replica), size))
 
-    return Implications(base.relations.catalog, base.collections, base.dataflows, replicas, resize)
+    return Implications(
+        base.relations.catalog,
+        base.collections,
+        base.dataflows,
+        replicas,
+        resize,
+        connectors.postgres.dropped,
+    )
 
 
 def _share(key: ReplicaKey, size: str) -> ReplicaShare:
@@ -566,6 +587,7 @@ def _definitions(
         given.spark,
         topics,
         KafkaSinkPlanner(lambda: relations.state, connectors.targets),
+        PostgresPlanner(lambda: relations.state, connectors.postgres),
     )
     return Definitions(
         changes=changes,
@@ -601,6 +623,7 @@ def _definitions(
         topics=TopicDefinitions(
             changes,
             connectors.kafka,
+            connectors.postgres,
             connectors.ingestion,
             SchemaPlanner(lambda: changes.state, connectors.kafka),
         ),

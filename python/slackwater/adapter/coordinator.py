@@ -24,6 +24,7 @@ from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.sinks import SinkRunner
+from slackwater.adapter.sources.slots import SlotRemovals
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
@@ -62,6 +63,7 @@ class Parts:
     committer: GroupCommitter
     compute: Compute
     ingestion: IngestionRunner
+    slots: SlotRemovals
     webhooks: Webhooks
     changefeeds: Changefeeds
     changefeed_sources: ChangefeedSources
@@ -118,6 +120,7 @@ class Coordinator:
         self.parts.changefeeds.stop()
         self.parts.maintenance.stop()
         self.parts.ingestion.close()
+        self.parts.slots.close()
         self.parts.sinks.close()
         self.parts.compute.close()
         self.parts.committer.stop()

@@ -61,6 +61,16 @@ def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, 
     return tuple(present.column("error").to_pylist())
 
 
+def all_errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, ...]:
+    """The same, but each as often as it is there."""
+    parts = shards.parts_at(shard_id, time)
+    if not parts:
+        return ()
+    present = _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
+    errors, diffs = (present.column(name).to_pylist() for name in ("error", DIFF_COLUMN))
+    return tuple(each for each, diff in zip(errors, diffs, strict=True) for _ in range(diff))
+
+
 def _times(updates: pa.Table, lower: Timestamp) -> list[Timestamp]:
     """`lower` and the times after it at which errors change."""
     times = updates.column(TIME_COLUMN)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +29,20 @@ class RowBytes:
     def encode(self, table: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns of the relation."""
         return [marshal.dumps(row, _VERSION) for row in plain_rows(table)]
+
+    @staticmethod
+    def replaced(row: bytes, values: Mapping[int, Any]) -> bytes:
+        """The row with these plain values (see `plain_rows`) at these places."""
+        found = list(marshal.loads(row))
+        for place, value in values.items():
+            found[place] = value
+        return marshal.dumps(tuple(found), _VERSION)
+
+    @staticmethod
+    def plain(row: bytes) -> tuple[Any, ...]:
+        """The plain values of a row (see `plain_rows`)."""
+        found: tuple[Any, ...] = marshal.loads(row)
+        return found
 
     def decode(self, rows: Sequence[bytes]) -> pa.Table:
         """The table of these rows."""

@@ -9,6 +9,9 @@ Blocks of a page that are fenced by ``` and their language:
 * ``tsv`` with ``title="topic ..."``: messages for a topic, a key and a value a line; without a tab
   there is no value. The topic is the page's own, and ``localhost:9092`` the broker of the tests.
 
+* ``pgsql``: statements that the server of PostgreSQL runs, in one transaction. The database is the
+  page's own; a connection leads there by ``HOST 'localhost', DATABASE 'shop', USER 'reader'``.
+
 All other languages (``syntax``, ``sh``, ``ini`` ..) are for the reader alone.
 
 An answer is a line with the names of the columns, separated by ``|``, and a line for each row; or
@@ -27,9 +30,10 @@ from dataclasses import dataclass
 from tests.support.applications.application import SqlError
 from tests.support.waiting import wait_until
 
-RUN = frozenset({"sql", "python"})
+RUN = frozenset({"sql", "python", "pgsql"})
 FILES = frozenset({"csv", "json", "tsv"})
 TOPIC = "topic "
+SHOP = "HOST 'localhost', DATABASE 'shop', USER 'reader'"
 _FENCE = re.compile(
     r'^```(?P<language>\w+)(?: title="(?P<title>[^"]*)")?\n(?P<text>.*?)^```$',
     re.DOTALL | re.MULTILINE,
@@ -95,10 +99,11 @@ def statements(text):
 class PageRun:
     """Runs the examples of one page in a session and a schema of its own."""
 
-    def __init__(self, place, session, kafka=None):
+    def __init__(self, place, session, kafka=None, upstream=None):
         self._place = place
         self._session = session
         self._kafka = kafka
+        self._upstream = upstream
         self._topics = {}
         self._times = {}
         place.use(session)
@@ -117,6 +122,9 @@ class PageRun:
                 self._send(block)
             elif block.title is not None:
                 self._file(block)
+            return
+        if block.language == "pgsql":
+            self._upstream.run(*statements(block.text))
             return
         if block.language == "python":
             self._compare(self.printed(block.text), answer)
@@ -212,6 +220,8 @@ class PageRun:
         text = _TIME.sub(lambda found: self._times.get(found[0], found[0]), text)
         schema = self._place.schema
         text = _SCHEMA.sub(lambda found: f"{found[1] or found[2]}{schema}", text)
+        if self._upstream is not None:
+            text = text.replace(SHOP, self._upstream.options)
         for topic, own in self._topics.items():
             text = text.replace(f"TOPIC '{topic}'", f"TOPIC '{own}'")
         if self._kafka is not None:

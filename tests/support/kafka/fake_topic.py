@@ -65,7 +65,7 @@ class FakeCluster:
             raise user_error(
                 "SLACKWATER_SOURCE_UNREACHABLE",
                 objectName="s",
-                topic="t",
+                upstream="the topic t",
                 connectionName="k",
                 reason="no broker answers",
             )

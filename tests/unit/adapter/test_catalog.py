@@ -159,6 +159,16 @@ def test_indexes_and_children_go_with_their_object():
         apply(used, [DropItem(user_id(30))])
 
 
+def test_children_of_what_is_dropped_in_a_cascade_go_as_well():
+    connection = item(29, "pg", kind=ItemKind.CONNECTION)
+    source = item(30, "auction", 29, kind=ItemKind.SOURCE)
+    child = item(31, "bids", kind=ItemKind.SOURCE, details=SubsourceDetails(user_id(30), "bids"))
+    state = base(connection, source, child, item(32, "mv", 31, kind=MV))
+    after, diff = apply(state, [DropItem(user_id(29), cascade=True)])
+    assert {i.name for i in diff.dropped} == {"pg", "auction", "bids", "mv"}
+    after.validate()
+
+
 def test_schemas_are_dropped_empty_or_with_everything():
     state, _ = apply(
         chain(),

@@ -23,6 +23,8 @@ from slackwater.adapter.catalog.details import (
     MaterializedViewDetails,
     MessageSettings,
     PlanVersion,
+    PostgresDetails,
+    PostgresSettings,
     ProgressDetails,
     SecretDetails,
     SinkDetails,
@@ -46,6 +48,7 @@ from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_avro import SinkSchema
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig
 
@@ -266,6 +269,53 @@ STORED = {
         },
     ),
     "table of a source": ("source", {"parent": "u3", "export": "t", "retain_history_ms": 4}),
+    "table with errors": (
+        "source",
+        {
+            "parent": "u3",
+            "export": "t",
+            "retain_history_ms": None,
+            "has_errors": True,
+            "errors": 9,
+        },
+    ),
+    "postgres": (
+        "source",
+        {
+            "connector": "postgres",
+            "config": {
+                "publication": "p",
+                "slot": "slackwater_x_u3",
+                "system": "7",
+                "timeline": 2,
+                "tables": [
+                    {
+                        "export": "t",
+                        "schema": "a",
+                        "name": "b",
+                        "oid": 16384,
+                        "columns": [
+                            {
+                                "name": "c",
+                                "number": 1,
+                                "type_oid": 1231,
+                                "base": "numeric",
+                                "modifier": 393222,
+                                "is_array": True,
+                                "not_null": True,
+                            }
+                        ],
+                        "text_columns": ["c"],
+                    }
+                ],
+            },
+            "connection": "u8",
+            "interval_ms": 100,
+            "retain_history_ms": None,
+            "progress": "u4",
+            "exports": {"t": "u5"},
+        },
+    ),
 }
 FILES_CONFIG = FilesConfig("/in", Format("CSV", True, ";", ""), None, "SKIP")
 COUNTED = GeneratorConfig("COUNTER", 1000, 0, None, 7, 0.01)
@@ -376,6 +426,30 @@ MEANT = {
         7,
     ),
     "table of a source": SubsourceDetails("u3", "t", 4),
+    "table with errors": SubsourceDetails("u3", "t", None, True, 9),
+    "postgres": PostgresDetails(
+        PostgresSettings(
+            "p",
+            "slackwater_x_u3",
+            "7",
+            2,
+            (
+                PostgresTable(
+                    "t",
+                    "a",
+                    "b",
+                    16384,
+                    (PostgresColumn("c", 1, 1231, "numeric", 393222, True, True),),
+                    ("c",),
+                ),
+            ),
+        ),
+        "u8",
+        100,
+        None,
+        "u4",
+        {"t": "u5"},
+    ),
 }
 
 

@@ -25,6 +25,7 @@ from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig, column, header_map
 
@@ -355,6 +356,29 @@ class KafkaDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    """The declaration of a source that reads a publication, and which server it was on then."""
+
+    publication: str
+    slot: str
+    system: str
+    timeline: int
+    tables: tuple[PostgresTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresDetails:
+    """A source that reads tables of PostgreSQL; each of them is one of its exports."""
+
+    config: PostgresSettings
+    connection: GlobalId
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressDetails:
     """The progress relation of the source `parent`, with which it lives and dies."""
 
@@ -364,11 +388,16 @@ class ProgressDetails:
 
 @dataclass(frozen=True, slots=True)
 class SubsourceDetails:
-    """The table `export` of the source `parent`, with which it lives and dies."""
+    """The table `export` of the source `parent`, with which it lives and dies.
+
+    `errors` is the shard of the errors in its contents, where it `has_errors`.
+    """
 
     parent: GlobalId
     export: str
     retain_history_ms: int | None = None
+    has_errors: bool = False
+    errors: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +416,9 @@ class SourceTableDetails:
     errors: int | None = None
 
 
-IngestedDetails = FilesDetails | GeneratorDetails | ChangefeedDetails | KafkaDetails
+IngestedDetails = (
+    FilesDetails | GeneratorDetails | ChangefeedDetails | KafkaDetails | PostgresDetails
+)
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
 Retaining = (
@@ -406,6 +437,7 @@ _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
     "webhook": WebhookDetails,
     "changefeed": ChangefeedDetails,
     "kafka": KafkaDetails,
+    "postgres": PostgresDetails,
     "progress": ProgressDetails,
     None: SubsourceDetails,
 }

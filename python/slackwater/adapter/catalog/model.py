@@ -30,6 +30,7 @@ from slackwater.adapter.catalog.details import (
     Retaining,
     SinkDetails,
     SourceTableDetails,
+    SubsourceDetails,
     TableDetails,
     ViewDetails,
     WebhookDetails,
@@ -187,6 +188,7 @@ class CatalogItem:
             case (
                 FilesDetails(errors=shard_id)
                 | KafkaDetails(errors=shard_id)
+                | SubsourceDetails(errors=shard_id)
                 | MaterializedViewDetails(errors=shard_id)
                 | SourceTableDetails(errors=shard_id)
             ):

@@ -265,7 +265,7 @@ def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
             count=str(len(held)),
             objects=", ".join(item.name for item in held),
         )
-    emptied = _without(state, state.with_dependents(item.id for item in held))
+    emptied = _without(state, _with_parts(state, [item.id for item in held]))
     kept = {key: entry for key, entry in emptied.schemas.items() if entry.id != schema.id}
     return replace(emptied, schemas=kept)
 
@@ -298,8 +298,7 @@ def _drop_cluster(state: CatalogState, op: DropCluster) -> CatalogState:
     held = state.on_cluster(op.id)
     if held and not op.cascade:
         raise _dependents_exist("drop", f"the cluster {cluster.name}", held)
-    owned = [child for item in held for child in _children(state, item.id)]
-    emptied = _without(state, state.with_dependents([*(item.id for item in held), *owned]))
+    emptied = _without(state, _with_parts(state, [item.id for item in held]))
     kept = {each: entry for each, entry in emptied.clusters.items() if each != op.id}
     return replace(emptied, clusters=kept)
 
@@ -326,7 +325,7 @@ def _create_item(state: CatalogState, item: CatalogItem) -> CatalogState:
 def _drop_item(state: CatalogState, op: DropItem) -> CatalogState:
     """Raises SLACKWATER_DEPENDENT_OBJECTS, _SYSTEM_OBJECT, _DEPENDENCY_DROPPED."""
     item = changeable(state, op.id)
-    doomed = state.with_dependents([item.id, *_children(state, item.id)])
+    doomed = _with_parts(state, [item.id])
     if not op.cascade:
         owned = {item.id, *_children(state, item.id)}
         in_the_way = [i for i in doomed if i.id not in owned and i.kind is not ItemKind.INDEX]
@@ -387,6 +386,17 @@ def changeable(state: CatalogState, global_id: GlobalId) -> CatalogItem:
     if is_system(item.id):
         raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=item.full_name)
     return item
+
+
+def _with_parts(state: CatalogState, roots: Iterable[GlobalId]) -> tuple[CatalogItem, ...]:
+    """`roots`, all that depends on them, and the parts of all of these, transitively."""
+    wanted, found = list(roots), 0
+    while True:
+        doomed = state.with_dependents(wanted)
+        if len(doomed) == found:
+            return doomed
+        found = len(doomed)
+        wanted += [child for item in doomed for child in _children(state, item.id)]
 
 
 def _children(state: CatalogState, parent: GlobalId) -> tuple[GlobalId, ...]:

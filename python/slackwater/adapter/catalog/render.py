@@ -17,6 +17,7 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     MaterializedViewDetails,
     MessageSettings,
+    PostgresDetails,
     SinkDetails,
     SourceTableDetails,
     ViewDetails,
@@ -36,6 +37,7 @@ from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistr
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import FatalError
 from slackwater.repr.relation import (
@@ -105,6 +107,9 @@ def _with_connection(
 ) -> st.CreateSource:
     """The statement with the names that the source's connections have now."""
     details, connector = item.details, source.connector
+    if isinstance(details, PostgresDetails) and isinstance(connector, PostgresSource):
+        name = name_of(state.item(details.connection))
+        return replace(source, connector=replace(connector, connection=name))
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
     connector = replace(connector, connection=name_of(state.item(details.connection)))

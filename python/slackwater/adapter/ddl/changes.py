@@ -20,6 +20,7 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     MessageSettings,
     SourceTableDetails,
+    SubsourceDetails,
 )
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
@@ -259,6 +260,8 @@ class Changes:
             case KafkaDetails(config=topic) if _propagates(topic.messages):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case SourceTableDetails(messages=messages) if _propagates(messages):
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case SubsourceDetails(has_errors=True):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case _:
                 return made

@@ -9,7 +9,7 @@ Source: spec coordinator 1.7, trap 11.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
@@ -28,7 +28,8 @@ from slackwater.repr.relation import JsonType
 class Implications:
     """Starts and stops clusters, and the collections, dataflows, ingestions and sinks of items.
 
-    `resize` gives the replica of a cluster, by their ids, what is due to its size.
+    `resize` gives the replica of a cluster, by their ids, what is due to its size. `dropped` lets
+    what dropped objects have elsewhere be removed.
     """
 
     catalog: DurableCatalog
@@ -36,6 +37,7 @@ class Implications:
     dataflows: Dataflows
     replicas: StorageReplicas
     resize: Callable[[str, str, str], None]
+    dropped: Callable[[Sequence[CatalogItem]], None]
 
     def prepare(self, after: CatalogState, diff: CatalogDiff) -> None:
         """Makes created clusters, and the collections of created items.
@@ -69,6 +71,7 @@ class Implications:
                 self.collections.storage.drop_instance(cluster.id)
             self.dataflows.drop_clusters(diff.clusters_dropped)
             self.replicas.apply_commands()
+            self.dropped(diff.dropped)
         except Exception as error:
             raise FatalError(f"a catalog change could not be carried out: {error}") from error
 

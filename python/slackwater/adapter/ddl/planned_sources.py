@@ -32,6 +32,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner, PlannedSink
+from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
@@ -45,6 +46,7 @@ from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
@@ -77,7 +79,9 @@ class ConnectorPlanner:
         engine: Engine,
         kafka: KafkaPlanner,
         sinks: KafkaSinkPlanner,
+        postgres: PostgresPlanner,
     ) -> None:
+        self._postgres = postgres
         self._kafka = kafka
         self._sinks = sinks
         self._changes = changes
@@ -104,6 +108,8 @@ class ConnectorPlanner:
                 source, tables = self._generator(blank, statement, connector)
             case KafkaSource():
                 source, tables = self._topic(blank, context, statement)
+            case PostgresSource():
+                source, tables = self._publication(blank, context, statement)
             case connector:
                 source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
@@ -263,7 +269,13 @@ class ConnectorPlanner:
         return _defined(blank, statement, KEY_VALUE, details)
 
     def _child(
-        self, source: CatalogItem, export: str, desc: RelationDesc, retain_ms: int | None
+        self,
+        source: CatalogItem,
+        export: str,
+        desc: RelationDesc,
+        retain_ms: int | None,
+        *,
+        has_errors: bool = False,
     ) -> CatalogItem:
         return CatalogItem(
             id=self._changes.new_id(),
@@ -274,7 +286,7 @@ class ConnectorPlanner:
             desc=desc,
             owner=source.owner,
             created_ms=source.created_ms,
-            details=SubsourceDetails(source.id, export, retain_ms),
+            details=SubsourceDetails(source.id, export, retain_ms, has_errors),
             cluster=source.cluster,
         )
 
@@ -326,6 +338,20 @@ class ConnectorPlanner:
         if letters is None:
             return source, []
         return source, [self._child(source, letters, DEAD_LETTERS_OF_TOPICS, None)]
+
+    def _publication(
+        self, blank: CatalogItem, context: Context, statement: st.CreateSource
+    ) -> tuple[CatalogItem, list[CatalogItem]]:
+        """The source and its tables."""
+        planned = self._postgres.plan(blank, context, statement)
+        source = _defined(blank, planned.statement, None, planned.details)
+        source = replace(source, depends_on=(planned.details.connection,))
+        retain_ms = statement.retain_history_ms
+        tables = [
+            self._child(source, table.export, desc, retain_ms, has_errors=True)
+            for table, desc in planned.tables
+        ]
+        return source, tables
 
     def _webhook(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings
+from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings, PostgresDetails
 from slackwater.adapter.catalog.lock import LOOK_S
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
@@ -13,6 +13,7 @@ from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.persist.evolution import incompatibility
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.kafka_source import (
@@ -24,12 +25,13 @@ from slackwater.planner.parser.kafka_source import (
     Strategy,
 )
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionRunner
 from slackwater.storage.kafka.avro import ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
+from slackwater.storage.postgres.ingestion import PostgresIngestion, Resnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,7 @@ class TopicDefinitions:
 
     changes: Changes
     kafka: KafkaSources
+    postgres: PostgresSources
     ingestion: IngestionRunner
     schemas: SchemaPlanner
 
@@ -59,6 +62,10 @@ class TopicDefinitions:
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_STATEMENT_TIMEOUT.
         """
+        published = self._named(execution, statement)
+        if published is not None and isinstance(published.details, PostgresDetails):
+            self._copy_again(execution, published)
+            return
         found = self._source(execution, statement)
         if found is None:
             return
@@ -76,10 +83,7 @@ class TopicDefinitions:
                 "source anew.",
             )
         if running is None:
-            raise unsupported(
-                "RESNAPSHOT of a source that does not run",
-                advice="Give its cluster a replica first.",
-            )
+            raise _idle()
         wanted = running.resnapshot()
         self.ingestion.wake(source.id)
         while not wanted.done.wait(LOOK_S):
@@ -122,16 +126,36 @@ class TopicDefinitions:
                 break
             execution.cancellation.check_deadline(f"{item.full_name} has its new schema")
 
+    def _copy_again(self, execution: Execution, source: CatalogItem) -> None:
+        """Lets a source copy its tables again; returns when the difference is durable."""
+        wanted: Resnapshot | None = None
+        asked: PostgresIngestion | None = None
+        while wanted is None or not wanted.done.wait(LOOK_S):
+            running = self.postgres.running.get(source.id)
+            if running is None and wanted is None:
+                raise _idle()
+            if running is not None and running is not asked:
+                # Another ingestion goes on with the source, which was not asked.
+                wanted, asked = running.resnapshot(), running
+                self.ingestion.wake(source.id)
+            execution.cancellation.check_deadline(f"{source.full_name} was read again")
+
+    def _named(
+        self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema
+    ) -> CatalogItem | None:
+        """The source; None: it need not exist."""
+        named = self.changes.existing_name(
+            execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
+        )
+        return None if named is None else self.changes.state.get(*named, ItemKind.SOURCE)
+
     def _source(
         self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema
     ) -> tuple[CatalogItem, KafkaIngestion | None] | None:
         """The source that reads a topic, and its ingestion if it runs; None: it need not exist."""
-        named = self.changes.existing_name(
-            execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
-        )
-        if named is None:
+        source = self._named(execution, statement)
+        if source is None:
             return None
-        source = self.changes.state.get(*named, ItemKind.SOURCE)
         if not isinstance(source.details, KafkaDetails):
             raise user_error(
                 "SLACKWATER_WRONG_KIND",
@@ -177,3 +201,9 @@ def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
             details=f"with the latest schema {reason}",
         )
     return RelationDesc((*before.columns, *after.columns[count:]))
+
+
+def _idle() -> SlackwaterError:
+    return unsupported(
+        "RESNAPSHOT of a source that does not run", advice="Give its cluster a replica first."
+    )

@@ -194,7 +194,7 @@ class KafkaTopic:
         return user_error(
             "SLACKWATER_SOURCE_UNREACHABLE",
             objectName=self._named.source,
-            topic=self._named.topic,
+            upstream=f"the topic {self._named.topic}",
             connectionName=self._named.connection,
             reason=self._complaints.access.scrubbed(reason).removesuffix("."),
         )

@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
-from slackwater.adapter.catalog.details import KafkaDetails, SourceTableDetails
+from slackwater.adapter.catalog.details import (
+    KafkaDetails,
+    PostgresDetails,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.catalog.naming import keys_as_stored
 from slackwater.adapter.catalog.replaced import refuse_replacement
@@ -381,7 +385,8 @@ class Reads:
 
     def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
         """Returns once each topic below these relations was read up to where it was at first, and
-        each table that was added to a source has its first contents.
+        once the tables of each publication were copied, and once each table that was added to a
+        source has its first contents.
 
         Before that they would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
         statement's deadline, and SLACKWATER_CANCELED.
@@ -389,7 +394,7 @@ class Reads:
         below = self.relations.state.below(ids)
         for source in map(self.relations.item, sorted({i.feeder for i in below if i.feeder})):
             # Other sources have something to show as soon as they have begun.
-            if isinstance(source.details, KafkaDetails):
+            if isinstance(source.details, KafkaDetails | PostgresDetails):
                 found = partial(self.snapshots.has_snapshot, source.id)
                 self._wait_for_snapshot(found, source, source, cancellation)
         for item in below:

@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import (
     FilesDetails,
     GeneratorDetails,
     KafkaDetails,
+    PostgresDetails,
     SourceTableDetails,
 )
 from slackwater.adapter.catalog.model import CatalogItem
@@ -19,6 +20,7 @@ from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -47,6 +49,7 @@ class Sources:
     committer: GroupCommitter
     changefeeds: ChangefeedSources
     kafka: KafkaSources
+    postgres: PostgresSources
     _running: dict[GlobalId, GlobalId] = field(default_factory=dict, init=False)
 
     def run(self, command: RunIngestion) -> None:
@@ -73,6 +76,7 @@ class Sources:
         if source_id is not None:
             self.ingestion.remove(source_id)
             self.kafka.running.pop(source_id, None)
+            self.postgres.stopped(source_id)
             self.changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
@@ -108,6 +112,8 @@ class Sources:
             return Resumed(self._begun(item, begun), reached)
         if isinstance(item.details, KafkaDetails):
             return self.kafka.resumed(item, reached)
+        if isinstance(item.details, PostgresDetails):
+            return self.postgres.resumed(item, reached)
         return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:

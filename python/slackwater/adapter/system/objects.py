@@ -19,6 +19,7 @@ from slackwater.adapter.catalog.details import (
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    PostgresDetails,
     SinkDetails,
     SourceTableDetails,
     ViewDetails,
@@ -218,7 +219,8 @@ def _key_format(item: CatalogItem) -> str | None:
 
 def _connection(item: CatalogItem) -> GlobalId | None:
     """The connection of a source; None where it has none."""
-    return item.details.connection if isinstance(item.details, KafkaDetails) else None
+    details = item.details
+    return details.connection if isinstance(details, KafkaDetails | PostgresDetails) else None
 
 
 def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -244,6 +246,19 @@ def kafka_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             key = None if decoding.key is None else decoding.key.kind.lower()
             value = decoding.value.kind.lower()
             yield item.id, details.reference[-1], decoding.envelope.lower(), key, value
+
+
+def postgres_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SOURCE):
+        if isinstance(item.details, PostgresDetails):
+            yield item.id, item.details.config.slot, item.details.config.timeline
+
+
+def postgres_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SOURCE):
+        if isinstance(item.details, PostgresDetails):
+            for table in item.details.config.tables:
+                yield item.details.exports[table.export], table.schema, table.name
 
 
 def sink_type(item: CatalogItem) -> str:

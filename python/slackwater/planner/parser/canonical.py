@@ -22,6 +22,8 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.postgres_source import PostgresSource
+from slackwater.planner.parser.postgres_sql import postgres_sql
 from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
 from slackwater.planner.parser.source_tables_sql import for_tables_sql, table_from_source_sql
@@ -239,6 +241,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield from _changefeed(feed)
         case KafkaSource() as topic:
             yield kafka_sql(topic)
+        case PostgresSource() as publication:
+            yield postgres_sql(publication)
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms

@@ -27,6 +27,8 @@ from slackwater.planner.parser.options import (
     read_options,
     text,
 )
+from slackwater.planner.parser.postgres import read_postgres
+from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.query import read_key, read_timeless_query
 from slackwater.planner.parser.refresh import RefreshOptions
 from slackwater.planner.parser.secrets import read_create_secret
@@ -79,14 +81,17 @@ _REFUSED = (
     "METRIC SINK",
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
-_CONNECTORS = f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED and KAFKA."
-_OTHER_SOURCES = ("POSTGRES", "MYSQL", "SQL SERVER", "DELTA")
+_CONNECTORS = (
+    f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED, KAFKA and POSTGRES."
+)
+_OTHER_SOURCES = ("MYSQL", "SQL SERVER", "DELTA")
 _OTHER_SINKS = ("ICEBERG", "DELTA", "POSTGRES")
 _OTHER_GENERATORS = ("MARKETING",)
 _COLUMNS: Mapping[type, tuple[str, str]] = {
     LoadGenerator: ("a load generator", "Leave them out."),
     WebhookSource: ("a webhook", "Leave them out."),
     ChangefeedSource: ("a changefeed", "Say those of its tables in FOR TABLES."),
+    PostgresSource: ("a source of PostgreSQL", "Leave them out: the upstream has them."),
 }
 _LARGEST_SCALE = 10.0
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
@@ -505,10 +510,12 @@ def _connector(cursor: TokenCursor) -> Connector:
         return read_changefeed(cursor)
     if cursor.accept("KAFKA"):
         return read_kafka(cursor)
+    if cursor.accept("POSTGRES"):
+        return read_postgres(cursor)
     for other in (*_OTHER_SOURCES, "ICEBERG"):
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
-    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK, CHANGEFEED or KAFKA")
+    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK, CHANGEFEED, KAFKA or POSTGRES")
 
 
 def _load_generator(cursor: TokenCursor) -> LoadGenerator:

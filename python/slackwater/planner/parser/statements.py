@@ -19,6 +19,7 @@ from slackwater.planner.parser.kafka_source import (
     SkipLost,
 )
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.source_tables import (
     CreateTableFromSource,
     ReferencedTable,
@@ -318,7 +319,9 @@ class AlterSecret:
     if_exists: bool = False
 
 
-Connector = LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource
+Connector = (
+    LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource | PostgresSource
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -351,11 +351,11 @@ class KafkaIngestion:
         return user_error(
             "SLACKWATER_SOURCE_HISTORY_LOST",
             objectName=self._config.name,
-            topic=self._config.topic,
-            partition=str(partition),
-            offset=str(offset),
-            first=str(first),
-            end=str(end),
+            what=f"the partition {partition} of the topic {self._config.topic} has no message "
+            f"{offset} any more; its messages go from {first} to {end}",
+            advice=f"ALTER SOURCE {self._config.name} SKIP LOST goes on with the first that is "
+            f"there; with ENVELOPE UPSERT, ALTER SOURCE {self._config.name} RESNAPSHOT reads "
+            "everything again.",
         )
 
     def _read_snapshot(self, topic: Topic) -> bool:

@@ -1,0 +1,174 @@
+"""The sources that read tables of PostgreSQL: their ingestions, made of their durable state.
+
+Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from slackwater.adapter.catalog.details import PostgresDetails
+from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.postgres_replication import (
+    Named,
+    PostgresReplication,
+    PostgresUpstream,
+)
+from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.sources.slots import AbandonedSlot, SlotRemovals
+from slackwater.adapter.writing.staged_files import staged_piece
+from slackwater.persist.contents import present_rows
+from slackwater.persist.error_shards import all_errors_at
+from slackwater.repr.dataflow_error import DataflowError, decode
+from slackwater.repr.errors import FatalError
+from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.access import PostgresAccess
+from slackwater.storage.ingestion import Reached, Resumed
+from slackwater.storage.kafka.access import environment_of
+from slackwater.storage.postgres.changes import TableChanges, TableState
+from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion, states_of
+from slackwater.storage.postgres.replication import ServerIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContents:
+    """The durable contents of a table of a source. See `storage.postgres.old_rows.Contents`."""
+
+    relations: Relations
+    table: GlobalId
+
+    def rows(self) -> pa.Table:
+        item = self.relations.item(self.table)
+        time = self._time(item)
+        rows = present_rows(self.relations.snapshot(item, time))
+        if rows is None:
+            raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
+        return rows
+
+    def errors(self) -> Sequence[DataflowError]:
+        item = self.relations.item(self.table)
+        shard = item.stored.errors_shard
+        if shard is None:
+            return ()
+        found = all_errors_at(self.relations.persist.reads, shard, self._time(item))
+        return [decode(each) for each in found]
+
+    def _time(self, item: CatalogItem) -> Timestamp:
+        return Timestamp(self.relations.upper(item).value - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSources:
+    """The publications that one environment reads, whose `location` its slots tell apart."""
+
+    relations: Relations
+    connections: Connections
+    location: str
+    running: dict[GlobalId, PostgresIngestion]
+    removals: SlotRemovals
+    _accesses: dict[GlobalId, PostgresAccess] = field(default_factory=dict, init=False)
+    """The last ways into the servers of sources: a connection may be dropped with its source."""
+
+    def slot_of(self, source: GlobalId) -> str:
+        """The name of the replication slot of a source."""
+        return f"{self._prefix}{source}"
+
+    @property
+    def _prefix(self) -> str:
+        return f"slackwater_{environment_of(self.location)}_"
+
+    def dropped(self, items: Iterable[CatalogItem]) -> None:
+        """Lets the slots of those of the items that are sources be removed."""
+        for item in items:
+            if isinstance(item.details, PostgresDetails):
+                remove = partial(self._remove_slot, item, item.details)
+                self.removals.add(AbandonedSlot(item.id, item.details.config.slot, remove))
+
+    def stopped(self, source: GlobalId) -> None:
+        """The ingestion of a source has ended."""
+        if self.running.pop(source, None) is not None:
+            self.removals.stopped()
+
+    def _remove_slot(self, item: CatalogItem, details: PostgresDetails) -> None:
+        config = details.config
+        named = Named(item.full_name, "", config.publication, config.slot)
+        confirm = self.relations.persist.transactions.confirm_leadership
+        access = self._access(item.id, details.connection)
+        if access is None:
+            return  # Nobody ever connected for it: there is no slot.
+        server = PostgresReplication(access, named, confirm)
+        try:
+            confirm()
+            server.drop_slot()
+        finally:
+            server.close()
+        self._accesses.pop(item.id, None)
+
+    def _access(self, source: GlobalId, connection: GlobalId) -> PostgresAccess | None:
+        """The way into the server of a source that was dropped, and maybe its connection."""
+        if connection in self.relations.state.items:
+            return self.connections.postgres(connection)
+        return self._accesses.get(source)
+
+    def _kept(self, source: GlobalId, connection: GlobalId) -> PostgresAccess:
+        self._accesses[source] = self.connections.postgres(connection)
+        return self._accesses[source]
+
+    def _is_known(self, slot: str) -> bool:
+        return slot.removeprefix(self._prefix) in self.relations.state.items
+
+    @contextmanager
+    def looked_at(self, named: Named, connection: GlobalId) -> Iterator[PostgresReplication]:
+        """The server for as long as the block asks it.
+
+        Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SOURCE_UNREACHABLE, and what the connection
+        raises.
+        """
+        server = PostgresReplication(self.connections.postgres(connection), named)
+        try:
+            yield server
+        finally:
+            server.close()
+
+    def resumed(self, item: CatalogItem, reached: Reached) -> Resumed:
+        """The ingestion of a source, from where its collections end.
+
+        Raises SLACKWATER_DEPENDENCY_DROPPED.
+        """
+        details = item.of(PostgresDetails)
+        config, connection = details.config, details.connection
+        name = self.relations.item(connection).full_name
+        upstream = PostgresUpstream(
+            Named(item.full_name, name, config.publication, config.slot),
+            access=lambda: self._kept(item.id, connection),
+            version=lambda: self.connections.version(connection),
+            confirm=self.relations.persist.transactions.confirm_leadership,
+            opened=lambda server: server.remove_others(self._prefix, self._is_known),
+        )
+        states = states_of(reached.state)
+        tables = {}
+        for table in config.tables:
+            stored = self.relations.item(details.exports[table.export])
+            tables[table.export] = TableChanges(
+                table,
+                StoredContents(self.relations, stored.id),
+                partial(staged_piece, self.relations.persist, stored.stored.shard_id),
+                states.get(table.export, TableState()),
+            )
+        identity = ServerIdentity(config.system, config.timeline)
+        ingestion = PostgresIngestion(
+            PostgresConfig(item.full_name, config.publication, config.slot, identity),
+            upstream,
+            tables,
+            reached.frontier,
+            reached.state,
+        )
+        self.running[item.id] = ingestion
+        return Resumed(ingestion, reached, ingestion.close)

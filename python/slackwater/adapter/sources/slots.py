@@ -1,0 +1,96 @@
+"""Replication slots of sources that were dropped, which are removed from their servers.
+
+A slot that nobody reads fills the disk of its server. So its removal is tried until it succeeds, or
+this process ends; then the next source that reads the same database removes it.
+
+Source: docs/decisions 0072.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.ids import GlobalId
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+_log = structlog.get_logger("slots")
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonedSlot:
+    """The slot of a source. `remove` raises SlackwaterError when its server does not answer."""
+
+    source: GlobalId
+    name: str
+    remove: Callable[[], None]
+
+
+class SlotRemovals:
+    """Removes slots in a thread, one after the other. Thread-safe."""
+
+    def __init__(self, is_running: Callable[[GlobalId], bool]) -> None:
+        """`is_running` says whether an ingestion still reads the slot of its source."""
+        self._is_running = is_running
+        self._changed = threading.Condition()
+        self._waiting: list[AbandonedSlot] = []
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def add(self, slot: AbandonedSlot) -> None:
+        """The slot goes, as soon as nobody reads it."""
+        with self._changed:
+            self._waiting.append(slot)
+            self._changed.notify_all()
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._run, name="slots", daemon=True)
+                self._thread.start()
+
+    def stopped(self) -> None:
+        """An ingestion has ended."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Ends it. What is left is not tried again."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _run(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            with self._changed:
+                free = [each for each in self._waiting if not self._is_running(each.source)]
+                if self._closed:
+                    return
+                if not free:
+                    self._changed.wait(pause_s if self._waiting else None)
+                    continue
+            failed = [each for each in free if not _removed(each)]
+            with self._changed:
+                self._waiting = [
+                    each for each in self._waiting if each in failed or each not in free
+                ]
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
+                if failed and not self._closed:
+                    self._changed.wait(pause_s)
+
+
+def _removed(slot: AbandonedSlot) -> bool:
+    try:
+        slot.remove()
+    except SlackwaterError as error:
+        _log.warning("slot not removed", slot=slot.name, error=error.message)
+        return False
+    _log.info("slot removed", slot=slot.name)
+    return True

@@ -1,0 +1,1 @@
+"""Tables of PostgreSQL as a source: a snapshot, then what logical replication brings."""

@@ -1,0 +1,98 @@
+"""The seam between a source and a PostgreSQL server: what is asked of it.
+
+Source: docs/decisions 0072.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from slackwater.storage.postgres.tables import TableNow, Tables
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """A server that is another one, or was promoted, has other positions in its log."""
+
+    system: str
+    timeline: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A replication slot. The server keeps its log from `confirmed` on, unless it `is_lost`."""
+
+    confirmed: int
+    is_lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Keepalive:
+    """All that was committed before the position `end` was sent."""
+
+    end: int
+
+
+Received = bytes | Keepalive
+"""A message of pgoutput, or a sign of life."""
+
+
+class Replication(Protocol):
+    """One server over connections that are open. Not thread-safe.
+
+    Each method raises SLACKWATER_SOURCE_UNREACHABLE when the server does not answer.
+    """
+
+    def identity(self) -> ServerIdentity: ...
+
+    def slot(self) -> SlotState | None:
+        """The slot of the source; None: there is none."""
+        ...
+
+    def create_slot(self) -> int | None:
+        """Makes the slot, instead of one that there is, and returns the position at which it
+        begins. What `tables` and `copy` say is as of that position, until `start`.
+
+        None: it waits for transactions that run; ask again.
+        """
+        ...
+
+    def tables(self) -> Tables:
+        """The tables of the publication. Raises SLACKWATER_UNKNOWN_PUBLICATION."""
+        ...
+
+    def copy(self, table: TableNow, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a table in pieces, each value as text."""
+        ...
+
+    def start(self, position: int) -> None:
+        """Lets the transactions come that were committed at this position or later."""
+        ...
+
+    def read(self, limit: int, wait_ms: int) -> Sequence[Received]:
+        """Takes what has come, at most so much. Waits so long for the first of it."""
+        ...
+
+    def confirm(self, position: int) -> None:
+        """The log before this position is not needed any more."""
+        ...
+
+
+class Upstream(Protocol):
+    """The server of a source, over connections that come and go."""
+
+    def replication(self) -> Replication:
+        """The server, over the connection as it is now: a new one once that was altered.
+
+        Raises SLACKWATER_SOURCE_UNREACHABLE, SLACKWATER_CONNECTOR_MISSING, and what the
+        connection and its secrets raise.
+        """
+        ...
+
+    def forget(self) -> None:
+        """The server that was given is of no use any more."""
+        ...
