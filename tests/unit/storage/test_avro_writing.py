@@ -264,3 +264,20 @@ def test_messages_begin_with_the_ids_of_their_schemas():
         value + b"\0\2\2\4\0",
         value + b"\2\2\2\2\2b\0",
     ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "raw"),
+    [
+        (mapping("integer"), [("b", 1), ("a", 2)], b"\4\2a\4\2b\2\0"),
+        ("decimal(5,2)", Decimal("-1.28"), b"\2\x80"),
+        ("decimal(5,2)", Decimal("1.28"), b"\4\0\x80"),
+        ("decimal(5,2)", Decimal("0.00"), b"\2\0"),
+    ],
+)
+def test_a_value_has_one_form(kind, value, raw):
+    """Entries of maps are in the order of their keys, and decimals as short as they can be."""
+    desc = RelationDesc.from_json(json.dumps(struct(("c", kind, False))))
+    column = pa.array([value], desc.arrow_schema().field(0).type)
+    rows = pa.table([column], schema=desc.arrow_schema())
+    assert avro_rows(desc.columns, "row").encode(rows) == [raw]
