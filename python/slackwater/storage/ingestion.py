@@ -141,6 +141,22 @@ class Ingestion(Protocol):
         ...
 
 
+class Resnapshot:
+    """A request to read the upstream from its beginning again. `done` is set once the difference
+    is durable."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+
+
+class ReadsAgain(Protocol):
+    """An ingestion that can read its upstream from the beginning again."""
+
+    def resnapshot(self) -> Resnapshot:
+        """Asks for it. Any thread may call this."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class StatusChange:
     """One row of mz_source_status_history."""

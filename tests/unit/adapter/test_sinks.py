@@ -216,6 +216,24 @@ def test_a_sink_that_learns_of_another_leader_ends_the_coordinator(place, out, m
     place.fatal.clear()
 
 
+def test_a_defect_of_a_sink_is_its_status_and_it_is_tried_again(place, out, monkeypatch):
+    failures, write = [KeyError("who"), ValueError("why")], FilesSink.write
+
+    def failing(self, *range_):
+        if failures:
+            raise failures[0]
+        write(self, *range_)
+
+    monkeypatch.setattr(FilesSink, "write", failing)
+    create(place, out)
+    time = place.write("t", row(1, "a"))
+    for error in ("KeyError: 'who'", "ValueError: why"):
+        place.wait(lambda error=error: statuses(place)[place.item("s").id]["error"] == error)
+        failures.pop(0)
+    caught_up(place, out, time)
+    assert written(out) == {(1, "a", 1): 1}
+
+
 @pytest.fixture
 def hanging(monkeypatch):
     """Lets the next range that a sink writes wait until the event is set."""

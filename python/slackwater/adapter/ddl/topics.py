@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings, PostgresDetails
@@ -25,13 +26,13 @@ from slackwater.planner.parser.kafka_source import (
     Strategy,
 )
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import SlackwaterError, unsupported, user_error
+from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.ingestion import IngestionRunner
+from slackwater.storage.ingestion import IngestionRunner, ReadsAgain, Resnapshot
 from slackwater.storage.kafka.avro import ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
-from slackwater.storage.postgres.ingestion import PostgresIngestion, Resnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,12 @@ class TopicDefinitions:
         """
         published = self._named(execution, statement)
         if published is not None and isinstance(published.details, PostgresDetails):
-            self._copy_again(execution, published)
+            self._again(execution, published, self.postgres.running)
             return
         found = self._source(execution, statement)
         if found is None:
             return
-        source, running = found
+        source = found[0]
         decoding = source.of(KafkaDetails).config.decoding
         if decoding is None:
             raise unsupported(
@@ -82,12 +83,7 @@ class TopicDefinitions:
                 advice="Its rows have no keys to tell which of them are there already: create a "
                 "source anew.",
             )
-        if running is None:
-            raise _idle()
-        wanted = running.resnapshot()
-        self.ingestion.wake(source.id)
-        while not wanted.done.wait(LOOK_S):
-            execution.cancellation.check_deadline(f"{source.full_name} was read again")
+        self._again(execution, source, self.kafka.running)
 
     def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
         """Lets a source read its values in the latest schema of their subject.
@@ -126,14 +122,25 @@ class TopicDefinitions:
                 break
             execution.cancellation.check_deadline(f"{item.full_name} has its new schema")
 
-    def _copy_again(self, execution: Execution, source: CatalogItem) -> None:
-        """Lets a source copy its tables again; returns when the difference is durable."""
+    def _again(
+        self,
+        execution: Execution,
+        source: CatalogItem,
+        ingestions: Mapping[GlobalId, ReadsAgain],
+    ) -> None:
+        """Lets a source read what there is again; returns when the difference is durable.
+
+        `ingestions` are those that run, by their sources.
+        """
         wanted: Resnapshot | None = None
-        asked: PostgresIngestion | None = None
+        asked: ReadsAgain | None = None
         while wanted is None or not wanted.done.wait(LOOK_S):
-            running = self.postgres.running.get(source.id)
+            running = ingestions.get(source.id)
             if running is None and wanted is None:
-                raise _idle()
+                raise unsupported(
+                    "RESNAPSHOT of a source that does not run",
+                    advice="Give its cluster a replica first.",
+                )
             if running is not None and running is not asked:
                 # Another ingestion goes on with the source, which was not asked.
                 wanted, asked = running.resnapshot(), running
@@ -201,9 +208,3 @@ def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
             details=f"with the latest schema {reason}",
         )
     return RelationDesc((*before.columns, *after.columns[count:]))
-
-
-def _idle() -> SlackwaterError:
-    return unsupported(
-        "RESNAPSHOT of a source that does not run", advice="Give its cluster a replica first."
-    )

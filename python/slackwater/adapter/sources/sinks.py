@@ -264,19 +264,23 @@ class SinkRunner:
         while not running.stop.is_cancelled:
             try:
                 self._follow(running)
-            except SlackwaterError as error:
-                if running.stop.is_cancelled:
-                    return
-                if running.error != str(error):
-                    _log.warning(
-                        "status", object=running.item.id, status="stalled", error=str(error)
-                    )
-                    running.changed_ms = self.clock_ms()
-                running.error = str(error)
-                self._pause(running)
             except (FatalError, Fenced) as error:
                 self.on_fatal(str(error))
                 return
+            except SlackwaterError as error:
+                self._failed(running, str(error))
+            except Exception as error:  # one sink's defect must not end it without a word
+                self._failed(running, f"{type(error).__name__}: {error}")
+
+    def _failed(self, running: RunningSink, error: str) -> None:
+        """Says that a sink has stalled, and waits before the next attempt."""
+        if running.stop.is_cancelled:
+            return
+        if running.error != error:
+            _log.warning("status", object=running.item.id, status="stalled", error=error)
+            running.changed_ms = self.clock_ms()
+        running.error = error
+        self._pause(running)
 
     def _pause(self, running: RunningSink) -> None:
         """Waits before the next attempt: longer after each failure, and not when the way has

@@ -31,6 +31,7 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.ingestion import (
     IngestionProgress,
     IngestionStep,
+    Resnapshot,
     SourceStatistics,
     SourceStatus,
     StepSuperseded,
@@ -89,13 +90,6 @@ class TopicTables(Protocol):
     def upstream(self, name: str) -> Upstream:
         """The topic for what copies messages for the table."""
         ...
-
-
-class Resnapshot:
-    """A request to read a topic from its beginning again. `done` is set once that is durable."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
 
 
 class KafkaIngestion:

@@ -18,7 +18,6 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 
@@ -29,6 +28,7 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.ingestion import (
     IngestionProgress,
     IngestionStep,
+    Resnapshot,
     SourceStatistics,
     SourceStatus,
 )
@@ -76,13 +76,6 @@ def states_of(state: str | None) -> Mapping[str, TableState]:
         )
         for export, each in found.items()
     }
-
-
-class Resnapshot:
-    """A request to copy all tables again. `done` is set once that is durable."""
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
 
 
 class PostgresIngestion:
