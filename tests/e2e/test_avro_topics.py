@@ -319,3 +319,30 @@ def test_schemas_that_are_not_refreshed(place, kafka, registry):
     place.sql("CREATE SOURCE g FROM LOAD GENERATOR COUNTER")
     with pytest.raises(SqlError, match="SLACKWATER_WRONG_KIND"):
         place.sql("ALTER SOURCE g REFRESH SCHEMA")
+
+
+def test_a_table_of_a_topic_in_avro(place, kafka, registry):
+    """A topic whose values are written in two ways is read by a table for each."""
+    topic = kafka.new_topic()
+    value = registry.register(f"{topic}-value", ORDER)
+    message = registry.message(value, {"customer": "ann", "amount": 1})
+    send(kafka, topic, (b"a", message), (b"b", b"{}"))
+    place.sql(f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}') {EACH_50_MS}")
+    place.sql(f"CREATE TABLE orders FROM SOURCE s FORMAT {AVRO} ON ERROR SKIP")
+    place.sql("CREATE TABLE raw FROM SOURCE s FORMAT BYTES INCLUDE OFFSET")
+    place.sql("CREATE TABLE broken FROM SOURCE s (REFERENCE `" + topic + f"`) FORMAT {AVRO}")
+    assert place.rows("SELECT * FROM orders") == [["ann", 1]]
+    assert place.rows("SELECT count(*) FROM raw") == [[2]]
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM broken")
+    for connection in ("k", "r"):
+        with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+            place.sql(f"DROP CONNECTION {connection}")
+    place.sql("ALTER CONNECTION r RENAME TO schemas")
+    shown = place.value("SHOW CREATE TABLE orders")
+    assert ".`schemas` ON ERROR SKIP" in shown
+    place.sql("DROP TABLE orders")
+    place.sql("DROP TABLE broken")
+    place.sql("DROP CONNECTION schemas")
+    send(kafka, topic, (b"c", b"x"))
+    becomes(place, "SELECT count(*) FROM raw", [[3]])
