@@ -19,6 +19,8 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     KafkaSettings,
     MaterializedViewDetails,
+    PostgresDetails,
+    PostgresSettings,
     SecretDetails,
     SinkDetails,
     TableDetails,
@@ -61,6 +63,7 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
+from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.sink_statistics import SinkStatistics
 
@@ -73,6 +76,11 @@ DAILY = RefreshSchedule((RefreshEvery(86_400_000, Timestamp(500)),), (Timestamp(
 TOPIC = KafkaDetails(
     KafkaSettings("t", "cluster", "id", Decoding(Payload("JSON"), Payload("TEXT"), (), "UPSERT")),
     user_id(20),
+)
+PUBLICATION = PostgresDetails(
+    PostgresSettings("p", "slot", "7", 2, (PostgresTable("t", "a", "b", 9, ()),)),
+    user_id(20),
+    exports={"t": user_id(25)},
 )
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 INTO_TOPIC = SinkDetails(
@@ -122,6 +130,7 @@ def snapshot():
         ),
         entry(17, "key", ItemKind.SECRET, details=SecretDetails()),
         entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
+        entry(24, "publication", ItemKind.SOURCE, 20, details=PUBLICATION),
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
@@ -240,7 +249,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
-        mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
+        mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
+        mz_postgres_sources mz_postgres_source_tables"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -335,6 +345,7 @@ def test_objects_of_each_kind(snapshot):
         "t": "table",
         "s": "source",
         "topic": "source",
+        "publication": "source",
         "into_topic": "sink",
         "v": "view",
         "mv": "materialized-view",
@@ -351,7 +362,7 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 14
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 15
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "into_topic",
@@ -366,6 +377,12 @@ def test_objects_of_each_kind(snapshot):
     assert [source[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert [tuple(row.values()) for row in rows("mz_kafka_sources", snapshot)] == [
         ("u22", "", "t", "cluster", "id")
+    ]
+    assert [tuple(row.values()) for row in rows("mz_postgres_sources", snapshot)] == [
+        ("u24", "slot", 2)
+    ]
+    assert [tuple(row.values()) for row in rows("mz_postgres_source_tables", snapshot)] == [
+        ("u25", "a", "b")
     ]
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
@@ -404,6 +421,7 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u18", "u14"),
         ("u19", "u14"),
         ("u22", "u20"),
+        ("u24", "u20"),
         ("u23", "u14"),
         ("u23", "u20"),
     }
