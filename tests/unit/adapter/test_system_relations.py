@@ -20,6 +20,8 @@ from slackwater.adapter.catalog.details import (
     KafkaSettings,
     MaterializedViewDetails,
     MessageSettings,
+    PostgresDetails,
+    PostgresSettings,
     SecretDetails,
     SinkDetails,
     SourceTableDetails,
@@ -63,6 +65,7 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
+from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.sink_statistics import SinkStatistics
 
@@ -79,6 +82,11 @@ TOPIC = KafkaDetails(
 TABLES_TOPIC = KafkaDetails(KafkaSettings("w", "cluster", "id"), user_id(20))
 OF_TOPIC = SourceTableDetails(
     user_id(25), "u26", ("w",), None, MessageSettings(Decoding(Payload("TEXT")))
+)
+PUBLICATION = PostgresDetails(
+    PostgresSettings("p", "slot", "7", 2, (PostgresTable("t", "a", "b", 9, ()),)),
+    user_id(20),
+    exports={"t": user_id(28)},
 )
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 INTO_TOPIC = SinkDetails(
@@ -130,6 +138,7 @@ def snapshot():
         entry(22, "topic", ItemKind.SOURCE, 20, details=TOPIC),
         entry(25, "tables_topic", ItemKind.SOURCE, 20, details=TABLES_TOPIC),
         entry(26, "of_topic", ItemKind.TABLE, 25, details=OF_TOPIC),
+        entry(27, "publication", ItemKind.SOURCE, 20, details=PUBLICATION),
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
@@ -249,7 +258,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
-        mz_materialized_view_refresh_strategies mz_materialized_view_refreshes"""
+        mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
+        mz_postgres_sources mz_postgres_source_tables"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -346,6 +356,7 @@ def test_objects_of_each_kind(snapshot):
         "topic": "source",
         "tables_topic": "source",
         "of_topic": "table",
+        "publication": "source",
         "into_topic": "sink",
         "v": "view",
         "mv": "materialized-view",
@@ -362,7 +373,7 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 16
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 17
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "into_topic",
@@ -386,6 +397,12 @@ def test_objects_of_each_kind(snapshot):
         ("u26", "w", "none", None, "text")
     ]
     assert user_rows("mz_tables", snapshot)["of_topic"]["source_id"] == "u25"
+    assert [tuple(row.values()) for row in rows("mz_postgres_sources", snapshot)] == [
+        ("u27", "slot", 2)
+    ]
+    assert [tuple(row.values()) for row in rows("mz_postgres_source_tables", snapshot)] == [
+        ("u28", "a", "b")
+    ]
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert sink["format"] is None
@@ -425,6 +442,7 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u22", "u20"),
         ("u25", "u20"),
         ("u26", "u25"),
+        ("u27", "u20"),
         ("u23", "u14"),
         ("u23", "u20"),
     }

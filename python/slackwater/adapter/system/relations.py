@@ -378,18 +378,6 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
     ),
     (
         "mz_internal",
-        "mz_postgres_sources",
-        "id! replication_slot! timeline_id:long!",
-        objects.postgres_sources,
-    ),
-    (
-        "mz_internal",
-        "mz_postgres_source_tables",
-        "id! schema_name! table_name!",
-        objects.postgres_source_tables,
-    ),
-    (
-        "mz_internal",
         "mz_aws_connections",
         "id! endpoint region access_key_id access_key_id_secret_id secret_access_key_secret_id"
         " session_token session_token_secret_id assume_role_arn assume_role_session_name",
@@ -414,6 +402,18 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "mz_kafka_source_tables",
         "id! topic! envelope_type key_format value_format",
         objects.kafka_source_tables,
+    ),
+    (
+        "mz_internal",
+        "mz_postgres_sources",
+        "id! replication_slot! timeline_id:long!",
+        objects.postgres_sources,
+    ),
+    (
+        "mz_internal",
+        "mz_postgres_source_tables",
+        "id! schema_name! table_name!",
+        objects.postgres_source_tables,
     ),
 )
 
