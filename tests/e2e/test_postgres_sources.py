@@ -69,6 +69,8 @@ def test_tables_are_copied_and_followed(place, upstream):
     becomes(place, "SELECT * FROM v", [[3, "4.25"]])
     becomes(place, "SELECT id FROM orders", [[1], [3], [20]])
     becomes(place, "SELECT note FROM remarks", [["two\nlines"], ["x"]])
+    with pytest.raises(SqlError, match="in FOR TABLES; a source of its own"):
+        place.sql("CREATE TABLE more FROM SOURCE s (REFERENCE public.notes)")
     upstream.run("TRUNCATE orders, notes", "INSERT INTO orders VALUES (1, 'new', 1)")
     becomes(place, "SELECT * FROM orders", [[1, "new", "1.00"]])
     becomes(place, "SELECT * FROM remarks", [])

@@ -12,6 +12,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import (
     ChangefeedDetails,
     KafkaDetails,
+    PostgresDetails,
     SourceTableDetails,
 )
 from slackwater.adapter.catalog.model import CatalogItem
@@ -118,6 +119,12 @@ def references_of(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc 
         raise unsupported(
             f"CREATE TABLE ... FROM SOURCE {source.full_name}",
             advice="ALTER SOURCE ... ADD TABLE adds a table to a source of changefeeds.",
+        )
+    if isinstance(source.details, PostgresDetails):
+        raise unsupported(
+            f"CREATE TABLE ... FROM SOURCE {source.full_name}",
+            advice="Name the tables of a publication when the source is created, in FOR TABLES; a "
+            "source of its own has others.",
         )
     found = references(source)
     if found:
