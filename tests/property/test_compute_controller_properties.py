@@ -291,7 +291,7 @@ class Controller(Definitions, RuleBasedStateMachine):
                 self.core.add_replica_to_instance(CLUSTER, name, "here")
             assert caught.value.variant is Variant.REPLICA_EXISTS
             return
-        self.sims[name] = SimReplica(name, self.stored, LIMIT)
+        self.sims[name] = SimReplica(name, self.stored, LIMIT, self.live)
         self.core.add_replica_to_instance(CLUSTER, name, "here")
         self.run()
 

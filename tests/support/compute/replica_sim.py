@@ -59,10 +59,13 @@ class Progress:
 
 
 class SimReplica:
-    """One replica process. `stored` are the stored collections, `limit` bounds its hydrations."""
+    """One replica process. `stored` are the stored collections, `limit` bounds its hydrations.
 
-    def __init__(self, name, stored, limit):
-        self.name, self.stored, self.limit = name, stored, limit
+    `is_live(id)`: whether that collection was not dropped.
+    """
+
+    def __init__(self, name, stored, limit, is_live):
+        self.name, self.stored, self.limit, self.is_live = name, stored, limit, is_live
         self.die()
         self.nonce = None
 
@@ -173,13 +176,14 @@ class SimReplica:
     def _may_begin(self, global_id):
         """A schedule comes when the inputs have the as-of, and after those of the indexes.
 
-        A hold on what was dropped may have moved the as-of since the schedule was decided.
+        A hold on what was dropped may have moved the as-of since the schedule was decided, before
+        this connection too.
         """
         dataflow = self.described[global_id]
         if is_transient(global_id):
             return
         as_of = self.progress[global_id].connected_as_of
-        for each in dataflow.source_ids if self.is_ready else ():
+        for each in dataflow.source_ids if self.is_ready and self.is_live(global_id) else ():
             assert self.stored.frontiers(each).upper.value > as_of, "scheduled too early"
         for each in dataflow.index_imports:
             assert self.progress[each].scheduled, "scheduled before what it reads"
