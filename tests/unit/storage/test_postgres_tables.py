@@ -21,6 +21,7 @@ from tests.support.storage.fake_postgres import (
     update,
 )
 
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import sql_type
 from slackwater.storage.postgres.changes import TableChanges, TableState
 from slackwater.storage.postgres.pgoutput import decoded
@@ -192,3 +193,14 @@ def test_a_column_of_the_same_name_is_another_one():
     columns = [now.columns[0], PostgresColumn(LARGE, 5, TEXT, "text")]
     changes.look(FakeTable("whole", columns).now())
     assert "is another one of the same name" in changes.state.broken
+
+
+def test_rows_of_keys_that_take_too_much_are_refused(monkeypatch):
+    monkeypatch.setattr("slackwater.storage.postgres.changes.KEYED_BYTES", 1000)
+    changes, _ = followed("keyed")
+    for number in range(5):
+        changes.take(decoded(insert(10, [str(number), "1", "x"])))
+    with pytest.raises(SlackwaterError, match="SLACKWATER_UPSERT_MEMORY"):
+        changes.changes()
+    changes.forget()
+    assert changes.changes().rows is None

@@ -37,6 +37,7 @@ Texts = Sequence[str | Unsent | None]
 
 _PIECE_ROWS = 100_000
 _SHOWN = 60
+_FIRST_CHECK = 50_000
 _NOT_SENT = "a large value was not sent, and the row before it could not be read"
 
 
@@ -263,6 +264,7 @@ class RowsOfKeys:
 
     def forget(self) -> None:
         self._after: dict[bytes, Datum | None] = {}
+        self._checked_at = _FIRST_CHECK
         self.pieces = Pieces(self._stage)
 
     def read(self, rows: Sequence[Texts]) -> list[Datum]:
@@ -292,7 +294,10 @@ class RowsOfKeys:
                 self._after[old] = None
             if key is not None:
                 self._after[key.digest] = value
-        present.check(self._after)
+        if len(self._after) >= self._checked_at:
+            # Each look takes all keys of the step: so few are made, and one at its end.
+            present.check(self._after)
+            self._checked_at = 2 * len(self._after)
 
     def _value(self, row: bytes | str, key: _Key) -> Datum:
         if key.wrong is not None:
@@ -356,6 +361,7 @@ class RowsOfKeys:
     def changed(self) -> Iterator[tuple[Datum, int]]:
         if not self._after:
             return
+        self._present().check(self._after)
         before = self._present().lookup(self._after.keys())
         for key, value in self._after.items():
             old = before.get(key)
