@@ -107,6 +107,7 @@ from slackwater.controller.protocol import ReplicaKey
 from slackwater.persist.blobs import Blobs
 from slackwater.persist.client import PersistClient
 from slackwater.persist.holds import SteadyClock
+from slackwater.persist.metastore import environment_name
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
@@ -495,12 +496,13 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         relations, changefeeds, base.committer, checkpoints, metrics
     )
     connections = Connections(lambda: relations.state, secrets)
-    kafka = KafkaSources(relations, connections, given.location, {})
+    environment = persist.transactions.query(lambda conn: environment_name(conn, given.location))
+    kafka = KafkaSources(relations, connections, environment, {})
     reading: dict[GlobalId, PostgresIngestion] = {}
     removals = SlotRemovals(reading.__contains__)
-    postgres = PostgresSources(relations, connections, given.location, reading, removals)
+    postgres = PostgresSources(relations, connections, environment, reading, removals)
     awaited: dict[GlobalId, Timestamp] = {}
-    targets = Targets(relations, connections, given.location, given.clock)
+    targets = Targets(relations, connections, environment, given.clock)
     return _Connectors(
         secrets=secrets,
         connections=connections,

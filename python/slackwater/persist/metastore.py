@@ -27,7 +27,9 @@ Source: spec controllers 2.1, 3.1, 3.9.
 
 from __future__ import annotations
 
+import hashlib
 import random
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -161,11 +163,22 @@ def create_all(
                 tables_upper=0,
                 next_shard_id=1,
                 next_part_id=1,
+                name=secrets.token_hex(6),
             )
         )
 
     if not query(engine, look, retry_policy=retry_policy):
         transaction(engine, create, retry_policy=retry_policy)
+
+
+def environment_name(conn: Connection, location: str) -> str:
+    """The name that tells this environment apart from others in the systems that it uses.
+
+    It is random, so that two at equal paths of two machines have different ones. An environment
+    from before there were such names has one of its location.
+    """
+    found = conn.execute(select(environment.c.name)).scalar_one()
+    return hashlib.sha256(location.encode()).hexdigest()[:12] if found is None else str(found)
 
 
 def check_version(conn: Connection, history: History = HISTORY) -> int:

@@ -39,6 +39,8 @@ environment = Table(
     Column("tables_upper", BigInteger, nullable=False),
     Column("next_shard_id", BigInteger, nullable=False),
     Column("next_part_id", BigInteger, nullable=False),
+    # NULL in environments from before there were names.
+    Column("name", String(32), nullable=True),
 )
 
 leaders = Table(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 import pytest
 from sqlalchemy import event, select, text, update
@@ -28,6 +30,7 @@ from slackwater.persist.metastore import (
     RetryPolicy,
     connect,
     create_all,
+    environment_name,
     query,
     transaction,
 )
@@ -100,6 +103,21 @@ def test_a_metastore_that_is_gone_is_an_error_after_ten_seconds(tmp_path):
     assert "hidden" not in str(caught.value)
     assert 10 <= clock.now < 11
     assert len(clock.slept) > 10
+
+
+def test_environments_at_one_path_have_different_names(new_database, tmp_path):
+    names = set()
+    for _ in range(2):
+        engine = connect(new_database())
+        create_all(engine)
+        create_all(engine)
+        with engine.begin() as conn:
+            names.add(environment_name(conn, "file:///e"))
+            # As one from before there were names.
+            conn.execute(update(environment).values(name=None))
+            assert environment_name(conn, "file:///e") == sha256(b"file:///e").hexdigest()[:12]
+    assert len(names) == 2
+    assert all(re.fullmatch("[0-9a-f]{12}", name) for name in names)
 
 
 def test_writes_wait_for_a_server_that_restarts(postgres, tmp_path):

@@ -121,6 +121,9 @@ def test_the_history_is_one_line():
     ]
 
 
+ENVIRONMENT = """INSERT INTO environment
+(id, version, epoch, commit_token, tables_upper, next_shard_id, next_part_id)
+VALUES (1, 1, 0, '', 0, 1, 1)"""
 SHARD = """INSERT INTO shards (shard_id, schema_json, since, upper, dropped)
 VALUES (7, '{}', 3, 5, false)"""
 
@@ -131,8 +134,9 @@ def test_a_metastore_of_before_the_history_comes_to_the_declared_tables(new_data
         if not script.name.startswith("v0001"):
             script.unlink()
     engine = connect(new_database())
-    create_all(engine, history=History(tmp_path / "first"))
     with engine.begin() as conn:
+        History(tmp_path / "first").upgrade(conn, None)
+        conn.execute(sa.text(ENVIRONMENT))
         conn.execute(sa.text("DROP TABLE alembic_version"))
         conn.execute(sa.text(SHARD))
     create_all(engine)

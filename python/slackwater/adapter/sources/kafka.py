@@ -33,7 +33,6 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum, row_key
 from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
-from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
@@ -49,11 +48,11 @@ UPSERT_BYTES = 2 * 1024**3
 
 @dataclass(frozen=True, slots=True)
 class KafkaSources:
-    """The topics of one environment, whose `location` its consumers' groups tell apart."""
+    """The topics of one environment, whose name is in those of its consumers' groups."""
 
     relations: Relations
     connections: Connections
-    location: str
+    environment: str
     running: dict[GlobalId, KafkaIngestion]
 
     @contextmanager
@@ -170,7 +169,7 @@ class KafkaSources:
         return AvroMessages(shape.schema, found.schema, found.has_header, writer)
 
     def _group(self, prefix: str, name: str) -> str:
-        return f"{prefix}slackwater-{environment_of(self.location)}-{name}"
+        return f"{prefix}slackwater-{self.environment}-{name}"
 
 
 @dataclass(frozen=True, slots=True)

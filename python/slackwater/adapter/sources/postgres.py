@@ -31,7 +31,6 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.access import PostgresAccess
 from slackwater.storage.ingestion import Reached, Resumed
-from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.postgres.changes import TableChanges, TableState
 from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion, states_of
 from slackwater.storage.postgres.replication import ServerIdentity
@@ -66,11 +65,11 @@ class StoredContents:
 
 @dataclass(frozen=True, slots=True)
 class PostgresSources:
-    """The publications that one environment reads, whose `location` its slots tell apart."""
+    """The publications that one environment reads, whose name is in those of its slots."""
 
     relations: Relations
     connections: Connections
-    location: str
+    environment: str
     running: dict[GlobalId, PostgresIngestion]
     removals: SlotRemovals
     _accesses: dict[GlobalId, PostgresAccess] = field(default_factory=dict, init=False)
@@ -82,7 +81,7 @@ class PostgresSources:
 
     @property
     def _prefix(self) -> str:
-        return f"slackwater_{environment_of(self.location)}_"
+        return f"slackwater_{self.environment}_"
 
     def dropped(self, items: Iterable[CatalogItem]) -> None:
         """Lets the slots of those of the items that are sources be removed."""

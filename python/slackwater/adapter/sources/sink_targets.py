@@ -22,7 +22,6 @@ from slackwater.adapter.sources.sinks import Opening, OpenSink
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.kafka.access import environment_of
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
 from slackwater.storage.kafka.sink_avro import AvroForm, SchemaIds, SinkSchema
 from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
@@ -31,11 +30,11 @@ from slackwater.storage.sink_files import FilesSink, SinkConfig
 
 @dataclass(slots=True)
 class Targets:
-    """Folders and topics, as `SinkTargets` promises. `location` tells environments apart."""
+    """Folders and topics, as `SinkTargets` promises. `environment` is the environment's name."""
 
     relations: Relations
     connections: Connections
-    location: str
+    environment: str
     clock_ms: Callable[[], int]
     _clusters: dict[GlobalId, KafkaCluster] = field(default_factory=dict, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -120,12 +119,14 @@ class Targets:
             raise
 
     def _names(self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId) -> SinkNames:
-        environment = environment_of(self.location)
+        made = self.relations.item(connection)
+        # Sinks of several environments may share a topic that the connection names.
+        is_own = _progress_topic(made) is None
         return SinkNames(
             item.full_name,
-            self.relations.item(connection).full_name,
-            item.id.encode(),
-            f"{config.transactional_id_prefix}slackwater-{environment}-{item.id}",
+            made.full_name,
+            (item.id if is_own else f"{self.environment}-{item.id}").encode(),
+            f"{config.transactional_id_prefix}slackwater-{self.environment}-{item.id}",
         )
 
     def _cluster(self, connection: GlobalId) -> KafkaCluster:
@@ -140,15 +141,14 @@ class Targets:
                     # Sinks that have not noticed yet fail, and are opened again.
                     self._clusters.pop(each).close()
             item = self.relations.item(connection)
-            environment = environment_of(self.location)
             details = item.of(ConnectionDetails)
-            given = dict.fromkeys(details.texts("PROGRESS TOPIC"))
-            name = next(iter(given), f"_slackwater-progress-{environment}-{connection}")
+            own = f"_slackwater-progress-{self.environment}-{connection}"
+            name = _progress_topic(item) or own
             copies = details.texts("PROGRESS TOPIC REPLICATION FACTOR")
             made = KafkaCluster(
                 self.connections.kafka(connection),
                 ProgressTopic(name, int(copies[0]) if copies else None),
-                f"slackwater-{environment}-progress",
+                f"slackwater-{self.environment}-progress",
             )
             self._clusters[connection] = made
             return made
@@ -158,3 +158,8 @@ class Targets:
             self.connections.version(connection)
             return True
         return False
+
+
+def _progress_topic(connection: CatalogItem) -> str | None:
+    """The progress topic that the connection names; None: it names none."""
+    return next(iter(connection.of(ConnectionDetails).texts("PROGRESS TOPIC")), None)

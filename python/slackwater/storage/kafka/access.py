@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field
 
 from slackwater.storage.access import scrubbed
@@ -23,8 +22,3 @@ class KafkaAccess:
     def scrubbed(self, message: str) -> str:
         """The message without values of secrets."""
         return scrubbed(message, self.secrets)
-
-
-def environment_of(location: str) -> str:
-    """A name that tells environments apart in one Kafka cluster."""
-    return hashlib.sha256(location.encode()).hexdigest()[:12]
