@@ -7,11 +7,11 @@ CREATE TABLE orders (id INT NOT NULL, customer STRING, amount DECIMAL(10, 2));
 
 INSERT INTO orders VALUES (1, 'ann', 10.00), (2, 'bob', 5.00), (3, 'ann', 7.50);
 
-CREATE SINK orders_out FROM orders INTO KAFKA CONNECTION broker (TOPIC 'orders')
+CREATE SINK orders_out FROM orders INTO KAFKA CONNECTION broker (TOPIC 'orders_of_shops')
   KEY (id) KEY FORMAT TEXT VALUE FORMAT JSON ENVELOPE UPSERT;
 
 CREATE SOURCE received (customer STRING, amount DECIMAL(10, 2))
-FROM KAFKA CONNECTION broker (TOPIC 'orders')
+FROM KAFKA CONNECTION broker (TOPIC 'orders_of_shops')
 KEY FORMAT TEXT VALUE FORMAT JSON INCLUDE KEY AS id ENVELOPE UPSERT
 WITH (TIMESTAMP INTERVAL '100ms');
 

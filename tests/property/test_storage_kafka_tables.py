@@ -76,7 +76,7 @@ class FullDisk:
             raise user_error(
                 "SLACKWATER_SOURCE_UNREACHABLE",
                 objectName="s",
-                topic="t",
+                upstream="the topic t",
                 connectionName="k",
                 reason="the disk is full",
             )

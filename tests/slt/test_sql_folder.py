@@ -89,7 +89,7 @@ def test_an_example_with_topics_returns_what_stands_below_it(name, workplace, ka
     def check(text, wanted):
         wait_until(lambda: answer(run, text, wanted[1]) == wanted, what=text)
 
-    kafka.create_topic("orders")
+    kafka.create_topic("orders_of_shops")
     assert compared(SQL / "gallery" / name, run, check) >= 2
 
 
