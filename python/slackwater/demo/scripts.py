@@ -9,15 +9,15 @@ from string import Template
 _HEADER = "-- name: "
 
 
-def read_script(name: str) -> Mapping[str, str]:
-    """The statements of ``sql/demo/<name>.sql``, by their names, without semicolons."""
-    text = (resources.files("slackwater") / "sql" / "demo" / f"{name}.sql").read_text(
-        encoding="utf-8"
-    )
+def read_script(*names: str) -> Mapping[str, str]:
+    """The statements of the files ``sql/demo/<name>.sql``, by their names, without semicolons."""
+    folder = resources.files("slackwater") / "sql" / "demo"
     statements = {}
-    for block in text.split(_HEADER)[1:]:
-        title, _, body = block.partition("\n")
-        statements[title.strip()] = body.strip().removesuffix(";")
+    for name in names:
+        text = (folder / f"{name}.sql").read_text(encoding="utf-8")
+        for block in text.split(_HEADER)[1:]:
+            title, _, body = block.partition("\n")
+            statements[title.strip()] = body.strip().removesuffix(";")
     return statements
 
 

@@ -14,6 +14,9 @@ from slackwater.demo.scripts import fill
 
 SINGLE_DAYS = 7
 DAYS_AT_ONCE = 14
+NEW_NAME = "US Airways (now American)"
+RENAMED = 12
+"""The renames to and fro that are measured; the first ones run code that is not compiled yet."""
 MARK = "Made by slackwater demo"
 """The comment of the schema that the demo makes, and drops when it runs again."""
 

@@ -13,14 +13,12 @@ from slackwater.demo.data import Data, move_into
 from slackwater.demo.display import Display
 from slackwater.demo.plain import Plain, sorted_rows
 from slackwater.demo.scripts import fill, read_script
-from slackwater.demo.stage import SINGLE_DAYS, Stage, in_steps, ms_since, spread
+from slackwater.demo.stage import NEW_NAME, RENAMED, SINGLE_DAYS, Stage, in_steps, ms_since, spread
 from slackwater.demo.topics import Topics, airlines_of, flights_of
 from slackwater.demo.watch import DEADLINE_S, Watch
 
 VIEWS = ("carrier_days", "carriers")
-OLD_NAME, NEW_NAME = "US Airways Inc.", "US Airways (now American)"
-RENAMED = 12
-"""The renames to and fro that are measured; the first ones run code that is not compiled yet."""
+OLD_NAME = "US Airways Inc."
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class TopicTour:
         self._feed = feed
         self._kafka = kafka
         self._display = display
-        self._stage = Stage(spark, read_script("topics"), display)
+        self._stage = Stage(spark, read_script("schema", "topics"), display)
         self._queries = read_script("queries")
         self._plain = Plain(spark, data.references, feed)
         self._figures = _Figures()

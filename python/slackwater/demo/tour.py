@@ -14,13 +14,10 @@ from slackwater.demo.data import Data, move_into
 from slackwater.demo.display import Display
 from slackwater.demo.plain import SCHEMAS, Plain, read_csv, sorted_rows
 from slackwater.demo.scripts import fill, literal, read_script
-from slackwater.demo.stage import SINGLE_DAYS, Stage, in_steps, ms_since, spread
+from slackwater.demo.stage import NEW_NAME, RENAMED, SINGLE_DAYS, Stage, in_steps, ms_since, spread
 from slackwater.demo.watch import DEADLINE_S, TooSlowError, Watch
 
 VIEWS = ("carrier_days", "carriers", "fleet", "rain", "destinations")
-NEW_NAME = "US Airways (now American)"
-RENAMED = 12
-"""The renames to and fro that are measured; the first ones run code that is not compiled yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +46,7 @@ class Tour:
         self._feed = feed
         self._out = out
         self._display = display
-        self._stage = Stage(spark, read_script("statements"), display)
+        self._stage = Stage(spark, read_script("schema", "statements"), display)
         self._queries = read_script("queries")
         self._plain = Plain(spark, data.references, feed)
         self._figures = Figures()
