@@ -1,12 +1,3 @@
--- name: drop
-DROP SCHEMA IF EXISTS slackwater.demo CASCADE;
-
--- name: schema
-CREATE SCHEMA slackwater.demo COMMENT '${mark}';
-
--- name: use
-USE slackwater.demo;
-
 -- name: airlines
 CREATE TABLE airlines (carrier STRING NOT NULL, name STRING)
 WITH (RETAIN HISTORY FOR '1 hour');

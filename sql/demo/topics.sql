@@ -1,12 +1,3 @@
--- name: drop
-DROP SCHEMA IF EXISTS slackwater.demo CASCADE;
-
--- name: schema
-CREATE SCHEMA slackwater.demo COMMENT '${mark}';
-
--- name: use
-USE slackwater.demo;
-
 -- name: connection
 CREATE CONNECTION broker TO KAFKA (BROKER '${address}', SECURITY PROTOCOL 'PLAINTEXT');
 

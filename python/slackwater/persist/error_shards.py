@@ -54,21 +54,21 @@ def first_refusal(
 
 def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, ...]:
     """The errors of the shard at `time`, as `encode` writes them, each one once."""
-    parts = shards.parts_at(shard_id, time)
-    if not parts:
-        return ()
-    present = _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
-    return tuple(present.column("error").to_pylist())
+    return tuple(error for error, _ in _counted(shards, shard_id, time))
 
 
 def all_errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, ...]:
     """The same, but each as often as it is there."""
+    return tuple(error for error, n in _counted(shards, shard_id, time) for _ in range(n))
+
+
+def _counted(shards: PartReader, shard_id: int, time: Timestamp) -> list[tuple[str, int]]:
     parts = shards.parts_at(shard_id, time)
     if not parts:
-        return ()
+        return []
     present = _present(shards.read(parts, ERRORS, upper=Timestamp(time + 1)), time)
-    errors, diffs = (present.column(name).to_pylist() for name in ("error", DIFF_COLUMN))
-    return tuple(each for each, diff in zip(errors, diffs, strict=True) for _ in range(diff))
+    errors, counts = (present.column(name).to_pylist() for name in ("error", DIFF_COLUMN))
+    return list(zip(errors, counts, strict=True))
 
 
 def _times(updates: pa.Table, lower: Timestamp) -> list[Timestamp]:

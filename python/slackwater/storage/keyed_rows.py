@@ -5,12 +5,15 @@ Source: spec controllers 5.4; docs/decisions 0069.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
 from slackwater.repr.dataflow_error import DataflowError
-from slackwater.repr.errors import user_error
-from slackwater.storage.envelope import Datum
+from slackwater.repr.errors import FatalError, user_error
+from slackwater.storage.envelope import Datum, row_key
+from slackwater.storage.row_bytes import plain_rows
 
 ENTRY_BYTES = 200
 """About what a key takes beside its row: its digest, and its place in the table."""
@@ -26,6 +29,16 @@ class KeyedRows(Protocol):
     def replace(self, values: Mapping[bytes, Datum | None]) -> None:
         """From now on the keys have these values; None: nothing."""
         ...
+
+
+def add_rows(values: dict[bytes, Datum], keys: pa.Table, rows: Sequence[bytes], name: str) -> None:
+    """Adds rows to the values of their keys, which are the columns of `keys`.
+
+    Raises FatalError when a key has something already.
+    """
+    for key, row in zip(plain_rows(keys), rows, strict=True):
+        if values.setdefault(row_key(key), row) is not row:
+            raise FatalError(f"a key of {name} has more than one row")
 
 
 class RowsInMemory:

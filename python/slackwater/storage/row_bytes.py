@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.persist.nested import as_type, with_leaves
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import DIFF_FIELD, RelationDesc
 
 _VERSION = 2
+_PIECE_ROWS = 100_000
 """The last version of `marshal` that writes equal values alike: later ones write references."""
 
 
@@ -29,6 +30,13 @@ class RowBytes:
     def encode(self, table: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns of the relation."""
         return [marshal.dumps(row, _VERSION) for row in plain_rows(table)]
+
+    def updates(self, rows: Sequence[tuple[bytes, int]]) -> Iterator[pa.Table]:
+        """Rows and their diffs as tables with ``__diff``, in pieces."""
+        for start in range(0, len(rows), _PIECE_ROWS):
+            piece = rows[start : start + _PIECE_ROWS]
+            diffs = pa.array([diff for _, diff in piece], pa.int64())
+            yield self.decode([row for row, _ in piece]).append_column(DIFF_FIELD, diffs)
 
     @staticmethod
     def replaced(row: bytes, values: Mapping[int, Any]) -> bytes:

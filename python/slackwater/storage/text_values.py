@@ -19,6 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_SHOWN = 60
 _INTEGER = r"^[+-]?[0-9]+$"
 _FLOAT = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
@@ -79,7 +80,7 @@ def parse(text: str, kind: pa.DataType) -> Any:
         pa.scalar(value, kind)
     except (ValueError, OverflowError, InvalidOperation, pa.ArrowInvalid):
         name = _SQL_NAMES.get(str(kind), str(kind).replace("decimal128", "DECIMAL"))
-        raise ValueError(f"'{_shortened(text)}' is not {_article(name)} {name}") from None
+        raise ValueError(f"'{shortened(text)}' is not {_article(name)} {name}") from None
     return value
 
 
@@ -92,8 +93,9 @@ def shown(text: str) -> str:
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
-def _shortened(text: str) -> str:
-    return shown(text if len(text) <= 60 else text[:57] + "...")
+def shortened(text: str) -> str:
+    """The text as messages show it: its begin, where it is long, as it can be stored."""
+    return shown(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}...")
 
 
 def _all_match(texts: pa.Array, pattern: str) -> bool:
@@ -314,7 +316,7 @@ def _text(text: str) -> str:
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"'{_shortened(text)}' has half of a surrogate pair") from None
+        raise ValueError(f"'{shortened(text)}' has half of a surrogate pair") from None
     return text
 
 
@@ -334,7 +336,7 @@ def _json_scalar(value: Any, kind: pa.DataType) -> Any:
         if textual or (pa.types.is_floating(kind) and value in _SPECIAL_FLOATS):
             return parse(value, kind)
     name = _SQL_NAMES.get(str(kind), str(kind))
-    raise ValueError(f"{_shortened(json_text(value))} is not {_article(name)} {name}")
+    raise ValueError(f"{shortened(json_text(value))} is not {_article(name)} {name}")
 
 
 def json_text(value: Any) -> str:

@@ -15,8 +15,9 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.controller.holds import Holder, ReadHold
 from slackwater.persist.client import PersistClient
+from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import first_refusal
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.errors import StorageError, Variant
@@ -103,6 +104,16 @@ class Relations:
             return self.storage.snapshot(item.id, time)
         except StorageError as error:
             raise self._unreadable(error, item, time) from None
+
+    def present(self, item: CatalogItem, time: Timestamp) -> pa.Table:
+        """The rows of a stored item at `time`, each as often as it is there.
+
+        Raises what `snapshot` raises, and FatalError for a row that is there less than never.
+        """
+        rows = present_rows(self.snapshot(item, time))
+        if rows is None:
+            raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
+        return rows
 
     def _unreadable(
         self, error: StorageError, item: CatalogItem, at: Timestamp | None

@@ -15,6 +15,7 @@ from slackwater.adapter.external.postgres_replication import (
     PostgresReplication,
     Publication,
     ServerState,
+    quoted,
 )
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.postgres import PostgresSources
@@ -92,7 +93,7 @@ class PostgresPlanner:
                     connectionName=connection.full_name,
                     what=f"it may not read {_listed(unreadable)}",
                     advice=f"Say there: GRANT SELECT ON {', '.join(unreadable)} TO "
-                    f"{_pg_quoted(user)}, and GRANT USAGE ON their schemas.",
+                    f"{quoted(user)}, and GRANT USAGE ON their schemas.",
                 )
         settings = PostgresSettings(
             connector.publication, slot, identity.system, identity.timeline, tables
@@ -149,7 +150,7 @@ def check(
         )
     if publication is None:
         raise server.unknown_publication()
-    name = _pg_quoted(server.named.publication)
+    name = quoted(server.named.publication)
     if publication.via_root:
         raise refused(
             "the publication says publish_via_partition_root",
@@ -326,7 +327,3 @@ def _notices(tables: Sequence[PostgresTable], upstream: Tables) -> Sequence[str]
                 "A primary key, or REPLICA IDENTITY FULL, lets it change."
             )
     return found
-
-
-def _pg_quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -205,7 +205,7 @@ class PostgresReplication:
     def create_slot(self) -> int | None:
         if not self._is_asked:
             self.drop_slot()
-            slot = _quoted(self.named.slot)
+            slot = quoted(self.named.slot)
             command = f"CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput EXPORT_SNAPSHOT"
             self._tried(lambda: self._stream.send_query(command.encode()))
             self._is_asked = True
@@ -266,8 +266,8 @@ class PostgresReplication:
         return made
 
     def copy(self, table: TableNow, columns: Sequence[str]) -> Iterator[pa.Table]:
-        chosen = ", ".join(map(_quoted, columns))
-        name = f"{_quoted(table.schema)}.{_quoted(table.name)}"
+        chosen = ", ".join(map(quoted, columns))
+        name = f"{quoted(table.schema)}.{quoted(table.name)}"
         condition = "" if table.row_filter is None else f" WHERE {table.row_filter}"
         statement = f"COPY (SELECT {chosen} FROM ONLY {name}{condition}) TO STDOUT (FORMAT csv)"
         try:
@@ -287,8 +287,8 @@ class PostgresReplication:
         if self._sql.info.transaction_status != self._library.pq.TransactionStatus.IDLE:
             self._tried(self._sql.rollback)
         self._free_slot()
-        publication = _literal(_quoted(self.named.publication))
-        slot, at = _quoted(self.named.slot), f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+        publication = _literal(quoted(self.named.publication))
+        slot, at = quoted(self.named.slot), f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
         options = f"proto_version '1', publication_names {publication}"
         command = f"START_REPLICATION SLOT {slot} LOGICAL {at} ({options})"
         stream = self._stream
@@ -367,7 +367,7 @@ class PostgresReplication:
             raise self._unreachable(error) from None
 
     def _without_permission(self, reason: str) -> SlackwaterError:
-        user = _quoted(self._access.user)
+        user = quoted(self._access.user)
         return user_error(
             "SLACKWATER_UPSTREAM_PERMISSION",
             user=self._access.user,
@@ -460,7 +460,8 @@ def _position(text: str) -> int:
     return (int(high, 16) << 32) | int(low, 16)
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """`name` as an identifier of PostgreSQL's, which keeps its case."""
     return '"' + name.replace('"', '""') + '"'
 
 

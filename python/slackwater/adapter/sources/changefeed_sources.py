@@ -18,8 +18,6 @@ from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.checkpoints import Store
 from slackwater.checkpoints.store import FIRST, GroupState
-from slackwater.persist.contents import present_rows
-from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import GlobalId
@@ -109,10 +107,7 @@ class ChangefeedSources:
         name = details.landing if which == "landing" else details.dead_letters
         item = self.relations.item(details.exports[name])
         upper = Timestamp(self.relations.upper(item).value)
-        rows = present_rows(self.relations.snapshot(item, Timestamp(upper - 1)))
-        if rows is None:
-            raise FatalError(f"{item.full_name} has a negative multiplicity at {upper - 1}")
-        return rows, upper
+        return self.relations.present(item, Timestamp(upper - 1)), upper
 
     def _config(self, item: CatalogItem) -> ChangefeedConfig:
         details = item.of(ChangefeedDetails)

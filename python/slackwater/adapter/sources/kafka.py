@@ -24,14 +24,13 @@ from slackwater.adapter.external.kafka import KafkaTopic, KafkaUpstream, Named
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.writing.staged_files import staged_piece
-from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import errors_at
 from slackwater.repr.dataflow_error import decode
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.envelope import Datum, row_key
+from slackwater.storage.envelope import Datum
 from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
 from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
@@ -39,8 +38,8 @@ from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import Appended, ByKey, Envelope, Reading, key_of_error
 from slackwater.storage.kafka.ingestion import KafkaConfig, KafkaIngestion
 from slackwater.storage.kafka.topic import Topic, TopicIdentity
-from slackwater.storage.keyed_rows import RowsInMemory
-from slackwater.storage.row_bytes import RowBytes, plain_rows
+from slackwater.storage.keyed_rows import RowsInMemory, add_rows
+from slackwater.storage.row_bytes import RowBytes
 
 UPSERT_BYTES = 2 * 1024**3
 """The most that the rows of one source with ENVELOPE UPSERT may take in memory."""
@@ -141,9 +140,7 @@ class KafkaSources:
         found = [decode(each) for each in errors]
         if config.decoding.envelope == "NONE":
             return Appended(reading, found[0] if found else None)
-        rows = present_rows(self.relations.snapshot(item, time))
-        if rows is None:
-            raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
+        rows = self.relations.present(item, time)
         try:
             values: dict[bytes, Datum] = {key_of_error(each, decoder): each for each in found}
         except ValueError as error:
@@ -151,10 +148,7 @@ class KafkaSources:
                 "SLACKWATER_SOURCE_BAD_MESSAGE", objectName=item.full_name, cause=str(error)
             ) from None
         encoded = RowBytes(stored.desc).encode(rows)
-        keys = plain_rows(rows.select(columns.key.names))
-        for key, row in zip(keys, encoded, strict=True):
-            if values.setdefault(row_key(key), row) is not row:
-                raise FatalError(f"a key of {item.full_name} has more than one row at {time}")
+        add_rows(values, rows.select(columns.key.names), encoded, f"{item.full_name} at {time}")
         return ByKey(reading, stored.desc, RowsInMemory(values, UPSERT_BYTES, item.full_name))
 
     def registry(self, connection: GlobalId) -> SchemaRegistry:

@@ -23,10 +23,8 @@ from slackwater.adapter.external.postgres_replication import (
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.slots import AbandonedSlot, SlotRemovals
 from slackwater.adapter.writing.staged_files import staged_piece
-from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import all_errors_at
 from slackwater.repr.dataflow_error import DataflowError, decode
-from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.access import PostgresAccess
@@ -45,11 +43,7 @@ class StoredContents:
 
     def rows(self) -> pa.Table:
         item = self.relations.item(self.table)
-        time = self._time(item)
-        rows = present_rows(self.relations.snapshot(item, time))
-        if rows is None:
-            raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
-        return rows
+        return self.relations.present(item, self._time(item))
 
     def errors(self) -> Sequence[DataflowError]:
         item = self.relations.item(self.table)

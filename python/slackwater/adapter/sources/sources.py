@@ -24,8 +24,6 @@ from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.writing.group_commit import GroupCommitter
-from slackwater.persist.contents import present_rows
-from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.controller.protocol import RunIngestion
@@ -120,9 +118,7 @@ class Sources:
         """The source frontier up to which its exports have its data; None: nothing is bound yet."""
         progress = self.relations.item(remap_id)
         upper = Timestamp(self.relations.upper(progress).value)
-        rows = present_rows(self.relations.snapshot(progress, Timestamp(upper - 1)))
-        if rows is None:
-            raise FatalError(f"the remap {progress.id} has a negative multiplicity at {upper - 1}")
+        rows = self.relations.present(progress, Timestamp(upper - 1))
         remap = remap_at(rows, upper, SourceFrontier.minimum(partitions(item)))
         # All exports share the upper of the tables, and the remap does too.
         return remap.source_upper_at_frontier(Frontier(upper)) if remap.bindings else None

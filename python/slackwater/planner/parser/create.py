@@ -441,7 +441,7 @@ def _source(cursor: TokenCursor) -> CreateSource:
     cursor.statement = "CREATE SOURCE"
     if_not_exists = _if_not_exists(cursor)
     name = cursor.name()
-    columns = _declared_columns(cursor)
+    columns = cursor.inside("columns")
     cluster = read_cluster(cursor)
     cursor.expect("FROM")
     connector = _connector(cursor)
@@ -486,16 +486,6 @@ def _without_columns(connector: Connector) -> tuple[str, str] | None:
             return None
         return f"values in the format {kind}", "Leave them out, or read the values as JSON or CSV."
     return _COLUMNS.get(type(connector))
-
-
-def _declared_columns(cursor: TokenCursor) -> TextSlice | None:
-    if not cursor.token.is_symbol("("):
-        return None
-    start = cursor.mark
-    cursor.skip_group()
-    if cursor.mark == start + 2:
-        raise cursor.syntax_error("columns", cursor.at(start + 1))
-    return cursor.slice(start + 1, cursor.mark - 1)
 
 
 def _connector(cursor: TokenCursor) -> Connector:

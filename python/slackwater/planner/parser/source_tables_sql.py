@@ -21,13 +21,8 @@ def read_table_from_source(
     cursor: TokenCursor, name: QualifiedName, retain_history: ReadValue, *, if_not_exists: bool
 ) -> CreateTableFromSource:
     """Reads the statement's rest after the table's name."""
-    columns = None
-    if cursor.token.is_symbol("("):
-        start = cursor.mark
-        cursor.skip_group()
-        if cursor.mark == start + 2:
-            raise cursor.syntax_error("columns", cursor.at(start + 1))
-        columns = cursor.slice(start + 1, cursor.mark - 1).text
+    declared = cursor.inside("columns")
+    columns = None if declared is None else declared.text
     cursor.expect("FROM", "SOURCE")
     source = cursor.name("a source")
     reference = None

@@ -338,6 +338,16 @@ class TokenCursor:
             self.skip_group()
         return marks
 
+    def inside(self, expected: str) -> TextSlice | None:
+        """The text between the parentheses that are next, which is not empty; None: none are."""
+        if not self.token.is_symbol("("):
+            return None
+        start = self.mark
+        self.skip_group()
+        if self.mark == start + 2:
+            raise self.syntax_error(expected, self.at(start + 1))
+        return self.slice(start + 1, self.mark - 1)
+
     def rest(self, expected: str, stop: Callable[[], bool] | None = None) -> TextSlice:
         """The text up to the end, or to where `stop` holds; it must be something."""
         start = self._index

@@ -7,7 +7,7 @@ Source: spec controllers 5.4, 5.5; docs/decisions 0069.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -23,7 +23,7 @@ from slackwater.repr.dataflow_error import (
 )
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
-from slackwater.repr.relation import DIFF_FIELD, RelationDesc, with_diff
+from slackwater.repr.relation import RelationDesc, with_diff
 from slackwater.storage.envelope import NULL_KEY, Datum, Message, unread_key, upserted
 from slackwater.storage.kafka.decoding import Decoded, Decoder
 from slackwater.storage.kafka.topic import Messages
@@ -31,6 +31,7 @@ from slackwater.storage.keyed_rows import RowsInMemory
 from slackwater.storage.pieces import Pieces, Stage, StagedRows
 from slackwater.storage.row_bytes import RowBytes
 from slackwater.storage.source_time import Position
+from slackwater.storage.text_values import shortened
 
 DEAD_LETTERS = RelationDesc.from_json(
     '{"type": "struct", "fields": ['
@@ -45,9 +46,6 @@ DEAD_LETTERS = RelationDesc.from_json(
 
 _NOW = Timestamp(0)
 """A step is committed at one time, which its commit chooses."""
-_SHOWN = 60
-_ROWS = 100_000
-"""So many rows are made of bytes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +256,7 @@ class ByKey:
             elif not isinstance(value, tuple):
                 errors.append((value, update.diff))
         pieces = Pieces(self._reading.stage)
-        for table in self._tables(rows):
+        for table in self._bytes.updates(rows):
             pieces.add(table)
         unread = self._unread
         self._values = result.values
@@ -365,16 +363,9 @@ class ByKey:
             error = ValueDecodeError(inner, _shown(key), key)
             self._put(messages, place, decoded.keys[place], error)
 
-    def _tables(self, rows: Sequence[tuple[bytes, int]]) -> Iterator[pa.Table]:
-        for start in range(0, len(rows), _ROWS):
-            chunk = rows[start : start + _ROWS]
-            diffs = pa.array([diff for _, diff in chunk], pa.int64())
-            yield self._bytes.decode([row for row, _ in chunk]).append_column(DIFF_FIELD, diffs)
-
 
 def _shown(key: bytes) -> str:
-    text = key.decode(errors="backslashreplace")
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return shortened(key.decode(errors="backslashreplace"))
 
 
 def _last_of_keys(messages: Messages) -> Messages:

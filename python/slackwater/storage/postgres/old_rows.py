@@ -23,20 +23,18 @@ from slackwater.repr.dataflow_error import (
     ValueDecodeError,
 )
 from slackwater.repr.errors import FatalError
-from slackwater.repr.relation import DIFF_FIELD
 from slackwater.storage.envelope import Datum, row_key, unread_key
-from slackwater.storage.keyed_rows import RowsInMemory
+from slackwater.storage.keyed_rows import RowsInMemory, add_rows
 from slackwater.storage.pieces import Pieces, Stage
 from slackwater.storage.postgres.pgoutput import UNSENT, Unsent
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.postgres.types import RowReader
 from slackwater.storage.row_bytes import RowBytes, plain_rows
+from slackwater.storage.text_values import shortened
 
 Texts = Sequence[str | Unsent | None]
 """The values of a row, by the columns of its collection."""
 
-_PIECE_ROWS = 100_000
-_SHOWN = 60
 _FIRST_CHECK = 50_000
 _NOT_SENT = "a large value was not sent, and the row before it could not be read"
 
@@ -144,10 +142,7 @@ class Reader:
     def tables(self, rows: Sequence[tuple[bytes, int]]) -> Iterator[pa.Table]:
         """Rows of bytes as tables with ``__diff``, in pieces; diffs are 1 and -1."""
         single = [(row, 1 if diff > 0 else -1) for row, diff in rows for _ in range(abs(diff))]
-        for start in range(0, len(single), _PIECE_ROWS):
-            chunk = single[start : start + _PIECE_ROWS]
-            diffs = pa.array([diff for _, diff in chunk], pa.int64())
-            yield self.bytes.decode([row for row, _ in chunk]).append_column(DIFF_FIELD, diffs)
+        return self.bytes.updates(single)
 
 
 class WholeRows:
@@ -396,10 +391,8 @@ class RowsOfKeys:
     def _stored(self) -> dict[bytes, Datum]:
         rows = self._contents.rows()
         values: dict[bytes, Datum] = {self._of(each): each for each in self._contents.errors()}
-        keys = plain_rows(rows.select(self._places))
-        for key, row in zip(keys, self._reader.bytes.encode(rows), strict=True):
-            if values.setdefault(row_key(key), row) is not row:
-                raise FatalError(f"a key of {self._reader.table.full_name} has more than one row")
+        name = self._reader.table.full_name
+        add_rows(values, rows.select(self._places), self._reader.bytes.encode(rows), name)
         return values
 
     def _of(self, error: DataflowError) -> bytes:
@@ -435,4 +428,4 @@ class _Key:
 
 def _shown(raw: bytes) -> str:
     text = ", ".join("NULL" if each is None else each for each in json.loads(raw))
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+    return shortened(text)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from slackwater.repr.relation import Column, JsonType, RelationDesc, sql_type
 from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable
-from slackwater.storage.text_values import shown
+from slackwater.storage.text_values import shortened
 
 _SIMPLE: Mapping[str, str] = {
     "bool": "boolean",
@@ -35,7 +35,6 @@ _SIMPLE: Mapping[str, str] = {
 }
 _DIGITS = 38
 _DECIMAL_SCALE = 18
-_LONGEST = 60
 _ELEMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|([^,{}"\\]+)', re.DOTALL)
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
@@ -112,19 +111,11 @@ class RowReader:
                 bad.setdefault(number, self._reason(place, column[number].as_py()))
         return Rows(pa.Table.from_arrays(arrays, schema=self._schema), bad)
 
-    def missing(self, rows: pa.Table) -> str | None:
-        """The name of a column that is NOT NULL, and has a NULL in these texts."""
-        for field, column in zip(self._schema, rows.columns, strict=True):
-            if not field.nullable and column.null_count:
-                return str(field.name)
-        return None
-
     def _reason(self, place: int, text: str) -> str:
         name, kind = self.desc.names[place], self._types[place]
-        said = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
         return (
-            f"the column {name} has the value '{shown(said)}', which is no {kind}; TEXT COLUMNS "
-            "takes it as a text"
+            f"the column {name} has the value '{shortened(text)}', which is no {kind}; TEXT "
+            "COLUMNS takes it as a text"
         )
 
 
