@@ -115,8 +115,10 @@ def settings(listeners: Sequence[Listener], controller: int) -> list[str]:
         "transaction.state.log.num.partitions=1",
         "group.initial.rebalance.delay.ms=0",
         # A broker that was killed comes back when the session of the one before has ended.
-        "broker.session.timeout.ms=1000",
-        "broker.heartbeat.interval.ms=200",
+        "broker.session.timeout.ms=3000",
+        "broker.heartbeat.interval.ms=1500",
+        # By default it writes a record twice a second that says nothing.
+        "metadata.max.idle.interval.ms=0",
         "auto.create.topics.enable=false",
     ]
 

@@ -6,13 +6,16 @@ It listens without encryption, and with TLS and SCRAM. A topic belongs to one te
 
 from __future__ import annotations
 
+import fcntl
+import json
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pytest
@@ -59,6 +62,15 @@ class Broker:
     def secure_address(self) -> str:
         """Where it expects TLS and a login by SCRAM-SHA-256."""
         return f"localhost:{self.ports.secure}"
+
+    @property
+    def pid(self) -> int:
+        """Of its process, which this one has started."""
+        return self.process.process.pid
+
+    def described(self) -> dict[str, object]:
+        """Its ports and certificates, by the names of their fields."""
+        return {"ports": asdict(self.ports), "certificates": asdict(self.certificates)}
 
     def format(self) -> None:
         """Makes an empty data directory, of which the cluster has the id `cluster`."""
@@ -167,8 +179,60 @@ def running_broker() -> Iterator[Broker]:
         yield broker
 
 
+@contextmanager
+def shared_broker(folder: Path) -> Iterator[Broker]:
+    """The broker of all processes that name the folder: the first starts it, the last ends it."""
+    folder = folder / "kafka"
+    folder.mkdir(exist_ok=True)
+    broker = _joined(folder)
+    try:
+        yield broker
+    finally:
+        _leave(folder)
+
+
+def _joined(folder: Path) -> Broker:
+    with _locked(folder) as state:
+        known = json.loads(state.read_text()) if state.exists() else None
+        if known is not None:
+            broker = Broker(folder, Ports(**known["ports"]), Certificates(**known["certificates"]))
+            state.write_text(json.dumps({**known, "users": known["users"] + 1}))
+            return broker
+        with ExitStack() as stack:
+            ports = Ports(*(stack.enter_context(held_port()) for _ in range(3)))
+            broker = Broker(folder, ports, Certificates.new())
+            broker.format()
+            broker.start()
+        state.write_text(json.dumps({"users": 1, "pid": broker.pid, **broker.described()}))
+        return broker
+
+
+def _leave(folder: Path) -> None:
+    with _locked(folder) as state:
+        known = json.loads(state.read_text())
+        if known["users"] > 1:
+            state.write_text(json.dumps({**known, "users": known["users"] - 1}))
+            return
+        os.kill(known["pid"], signal.SIGKILL)
+        shutil.rmtree(folder / "data")
+        state.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[Path]:
+    """The file that says what runs, which nobody else reads or writes in the block."""
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder / "running.json"
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Broker]:
-    """One broker for all tests that do not break it; each has topics of its own."""
-    with running_broker() as broker:
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for all tests that do not break it; each has topics of its own.
+
+    The processes of a run share it.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    is_shared = "PYTEST_XDIST_WORKER" in os.environ
+    with shared_broker(folder.parent if is_shared else folder) as broker:
         yield broker
