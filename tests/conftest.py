@@ -23,6 +23,7 @@ from tests.support.kafka.registry import registry
 from tests.support.persist.persistence import (
     env,
     new_database,
+    new_env,
     postgres_template,
     sqlite_template,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "gate",
     "kafka",
     "new_database",
+    "new_env",
     "port",
     "postgres",
     "postgres_template",

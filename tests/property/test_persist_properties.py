@@ -14,7 +14,6 @@ from tests.property.histories import histories
 from tests.support.persist.persistence import (
     DESC,
     compacted,
-    new_environment,
     own_shard,
     table_shard,
     updates,
@@ -148,9 +147,8 @@ def steps_of_commits(draw):
 
 @histories(suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(steps_of_commits())
-def test_reads_at_every_time_agree_with_the_history(new_database, steps):
-    with tempfile.TemporaryDirectory() as folder:
-        env = new_environment(new_database(), Path(folder))
+def test_reads_at_every_time_agree_with_the_history(new_env, steps):
+    with tempfile.TemporaryDirectory() as folder, new_env(Path(folder)) as env:
         client = env.lead()
         shards = {"own": own_shard(client), "table": table_shard(client)}
         shards["other"] = table_shard(client)
@@ -209,7 +207,6 @@ def test_reads_at_every_time_agree_with_the_history(new_database, steps):
                     assert net == sum(t == as_of for _, t in model[name]) - sum(
                         t == as_of for _, t in retractions[name]
                     )
-        env.engine.dispose()
 
 
 @histories()

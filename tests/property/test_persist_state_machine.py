@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,9 @@ from tests.support.persist.persistence import (
     DESC,
     EAGER,
     Environment,
-    copied,
-    in_memory,
-    new_environment,
+    copy_in_file,
+    copy_in_memory,
+    copy_in_server,
     new_shard,
     updates,
 )
@@ -164,10 +165,11 @@ class Shards(RuleBasedStateMachine):
     spare = Bundle("spare")
     listeners = Bundle("listeners")
 
-    def __init__(self, new: Callable[[Path], Environment]):
+    def __init__(self, new: Callable[[Path], AbstractContextManager[Environment]]):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        self.env = new(self.folder)
+        self.stack = ExitStack()
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-"))
+        self.env = self.stack.enter_context(new(Path(folder)))
         self.now_ms = 1_000
         self.epoch = 1
         self.client = self.env.lead(clock=lambda: self.now_ms)
@@ -180,8 +182,7 @@ class Shards(RuleBasedStateMachine):
         self.read: dict[tuple[int, int], tuple[tuple, Counter]] = {}
 
     def teardown(self):
-        self.env.engine.dispose()
-        shutil.rmtree(self.folder)
+        self.stack.close()
 
     # Definitions
 
@@ -576,14 +577,6 @@ class Shards(RuleBasedStateMachine):
             self.model[shard].upper = upper
 
 
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    """A metastore with its tables, to be copied: migrations take longer than a history."""
-    environment = new_environment(in_memory(), tmp_path_factory.mktemp("template"))
-    yield environment.engine
-    environment.engine.dispose()
-
-
 def tried(new, request):
     """Runs the machine as often as the test that asks for it is to be tried."""
     settings = settings_of(
@@ -598,14 +591,20 @@ def tried(new, request):
     run_state_machine_as_test(machine, settings=settings)
 
 
-def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_memory(template, request):
-    tried(lambda folder: copied(template, in_memory(), folder), request)
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_memory(
+    sqlite_template, request
+):
+    tried(partial(copy_in_memory, sqlite_template), request)
 
 
-def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file(template, request):
-    tried(lambda folder: copied(template, f"sqlite:///{folder}/m.db", folder), request)
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_a_metastore_in_a_file(
+    sqlite_template, request
+):
+    tried(partial(copy_in_file, sqlite_template), request)
 
 
 @pytest.mark.postgres
-def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql(postgres, request):
-    tried(lambda folder: new_environment(postgres.new_database(), folder), request)
+def test_i01_to_i08_i17_to_i20_i24_to_i36_shards_with_postgresql(
+    postgres, postgres_template, request
+):
+    tried(partial(copy_in_server, postgres, postgres_template), request)

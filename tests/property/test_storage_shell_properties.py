@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections import Counter
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,9 +27,7 @@ from hypothesis.stateful import (
 from tests.property.histories import histories, settings_of
 from tests.support.persist.persistence import (
     contents,
-    copied,
-    in_memory,
-    new_environment,
+    copy_in_memory,
     own_shard,
 )
 from tests.support.storage.storage_leaders import Died, Leader, Mortality, Stored, everything
@@ -45,14 +42,6 @@ from slackwater.storage.controller.protocol import AppendDone
 # Whichever pool it is, one thread has one connection to a metastore in memory.
 pytestmark = pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
 READER = Holder(HoldKind.STATEMENT, "app/1")
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory):
-    """A metastore with its tables, to be copied: migrations take longer than a history."""
-    environment = new_environment(in_memory(), tmp_path_factory.mktemp("template"))
-    yield environment.engine
-    environment.engine.dispose()
 
 
 # Appends that overtake each other
@@ -209,10 +198,13 @@ class Hanging:
 
 @histories(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=st.lists(attempts(attempts(attempts())), min_size=1, max_size=4))
-def test_i07_of_appends_that_overtake_each_other_one_meets_its_expectation(template, history):
-    folder = Path(tempfile.mkdtemp(prefix="slackwater-"))
-    env = copied(template, in_memory(), folder)
-    try:
+def test_i07_of_appends_that_overtake_each_other_one_meets_its_expectation(
+    sqlite_template, history
+):
+    with (
+        tempfile.TemporaryDirectory(prefix="slackwater-") as folder,
+        copy_in_memory(sqlite_template, Path(folder)) as env,
+    ):
         contest = Contest(env)
         for each in history:
             contest.seen = contest.uppers[contest.ids["v"]]
@@ -225,10 +217,7 @@ def test_i07_of_appends_that_overtake_each_other_one_meets_its_expectation(templ
             if upper:
                 shard = last.catalog.state.item(global_id).shard_id
                 found = [key for key, _ in contents(last.client, shard, upper - 1)]
-                assert found == sorted(contest.rows[name])
-    finally:
-        env.engine.dispose()
-        shutil.rmtree(folder)
+                assert sorted(found) == sorted(contest.rows[name])
 
 
 # Shards, from their definition to their end
@@ -251,8 +240,9 @@ class Definitions(RuleBasedStateMachine):
 
     def __init__(self, template):
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="slackwater-"))
-        self.env = copied(template, in_memory(), self.folder)
+        self.stack = ExitStack()
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="slackwater-"))
+        self.env = self.stack.enter_context(copy_in_memory(template, Path(folder)))
         self.mortality = Mortality()
         self.mortality.attach(self.env)
         self.former, self.held, self.leaked = [], [], set()
@@ -269,8 +259,7 @@ class Definitions(RuleBasedStateMachine):
             assert self.leader.storage.finalizable(10**6) == ()
             self.nothing_is_lost()
         finally:
-            self.env.engine.dispose()
-            shutil.rmtree(self.folder)
+            self.stack.close()
 
     def attempt(self, action, death):
         """Does it, or dies on the way; then another leader opens."""
@@ -451,8 +440,8 @@ class Definitions(RuleBasedStateMachine):
                     assert contents(self.leader.client, shard, held.hold.since) == rows
 
 
-def test_i26_i27_a_shard_belongs_somewhere_and_goes_when_nobody_needs_it(template, request):
+def test_i26_i27_a_shard_belongs_somewhere_and_goes_when_nobody_needs_it(sqlite_template, request):
     settings = settings_of(
         request.function.__name__, stateful_step_count=25, suppress_health_check=list(HealthCheck)
     )
-    run_state_machine_as_test(lambda: Definitions(template), settings=settings)
+    run_state_machine_as_test(lambda: Definitions(sqlite_template), settings=settings)

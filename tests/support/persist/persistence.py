@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from sqlalchemy import Engine, make_url
+from tests.support.persist.postgres import PostgresServer
 
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.persist.client import PersistClient
@@ -99,20 +102,54 @@ def postgres_template(postgres, tmp_path_factory):
     return make_url(url).database
 
 
+@contextmanager
+def copy_in_memory(template: Engine, folder: Path) -> Iterator[Environment]:
+    """An environment like that of `template`, for as long as the block runs."""
+    environment = copied(template, in_memory(), folder / "environment")
+    try:
+        yield environment
+    finally:
+        environment.engine.dispose()
+
+
+@contextmanager
+def copy_in_file(template: Engine, folder: Path) -> Iterator[Environment]:
+    """The same with a metastore in the folder."""
+    url = f"sqlite:///{folder}/metastore/metastore.db"
+    environment = copied(template, url, folder / "environment")
+    try:
+        yield environment
+    finally:
+        environment.engine.dispose()
+
+
+@contextmanager
+def copy_in_server(server: PostgresServer, template: str, folder: Path) -> Iterator[Environment]:
+    """The same with a database like that of the name `template`, which is removed afterwards."""
+    url = server.new_database(template=template)
+    environment = Environment(url, connect(url), str(folder / "environment"))
+    try:
+        yield environment
+    finally:
+        environment.engine.dispose()
+        server.drop_database(url)
+
+
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
-def env(request, tmp_path):
-    location = tmp_path / "environment"
+def new_env(request):
+    """Gives environments in which nothing has happened, each for a folder and a block."""
     if request.param == "sqlite":
-        url = f"sqlite:///{tmp_path}/metastore/metastore.db"
-        environment = copied(request.getfixturevalue("sqlite_template"), url, location)
-    else:
-        template = request.getfixturevalue("postgres_template")
-        url = request.getfixturevalue("postgres").new_database(template=template)
-        environment = Environment(url, connect(url), str(location))
-    yield environment
-    for client in environment.clients:
-        client.transactions.validate()
-    environment.engine.dispose()
+        return partial(copy_in_file, request.getfixturevalue("sqlite_template"))
+    template = request.getfixturevalue("postgres_template")
+    return partial(copy_in_server, request.getfixturevalue("postgres"), template)
+
+
+@pytest.fixture
+def env(new_env, tmp_path):
+    with new_env(tmp_path) as environment:
+        yield environment
+        for client in environment.clients:
+            client.transactions.validate()
 
 
 def updates(*rows: tuple[int | None, str | None, int, int]) -> pa.Table:

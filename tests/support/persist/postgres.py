@@ -89,6 +89,8 @@ class PostgresServer:
             "listen_addresses=",
             f"unix_socket_directories={self.directory}",
             f"port={self.port}",
+            # A new database is written to the log as a whole, of which it would keep a gigabyte.
+            "max_wal_size=128MB",
             *self.settings,
         ]
         arguments = [word for setting in settings for word in ("-c", setting)]
@@ -131,11 +133,14 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template} {place}")
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
 
+    def drop_database(self, url: str) -> None:
+        """Removes it, whoever is connected."""
+        self.execute(f"DROP DATABASE {make_url(url).database} WITH (FORCE)")
+
     def drop_with_tablespace(self, url: str) -> None:
         """Removes a database that has a tablespace of its own, with that."""
-        name = make_url(url).database
-        self.execute(f"DROP DATABASE {name} WITH (FORCE)")
-        self.execute(f"DROP TABLESPACE s{name}")
+        self.drop_database(url)
+        self.execute(f"DROP TABLESPACE s{make_url(url).database}")
 
     def execute(self, statement: str) -> None:
         """Runs a statement as the administrator, in the database of that name."""
