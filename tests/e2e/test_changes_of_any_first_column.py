@@ -38,7 +38,7 @@ def test_rows_are_changed_as_they_are(workplace, places):
         rows = ", ".join(f"({value}, {i}, 'x{i}')" for i, value in enumerate(values))
         sql(f"INSERT INTO {table} VALUES {rows}")
         if places == "in files":
-            sql(f"INSERT INTO {table} SELECT NULL, -id - 1, repeat('z', 100) FROM range(20500)")
+            sql(f"INSERT INTO {table} SELECT NULL, -id - 1, repeat('z', 100000) FROM range(22)")
             sql(f"DELETE FROM {table} WHERE v = -7")
         for change in CHANGES:
             sql(change.format(t=table))
