@@ -12,6 +12,7 @@ from hypothesis import settings
 from tests.support.applications.application import Application
 from tests.support.applications.class_archive import options
 from tests.support.applications.fixtures import (
+    cluster,
     shared_application,
     workplace,
     workplace_of_file,
@@ -36,6 +37,7 @@ pytest_plugins = ["tests.support.order", "tests.support.reruns"]
 
 __all__ = [
     "checkpoint_store",
+    "cluster",
     "env",
     "gate",
     "kafka",

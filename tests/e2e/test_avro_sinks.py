@@ -149,12 +149,13 @@ def becomes_stalled(place, condition):
     )
 
 
-def test_a_registry_that_is_away_or_refuses_stalls_the_sink(place, kafka, registry, reader):
+def test_a_registry_that_is_away_or_refuses_stalls_the_sink(
+    place, cluster, kafka, registry, reader
+):
     """What it says is told without the password, and each message is there once in the end."""
     topic = kafka.new_topic()
     place.sql("CREATE SECRET pw AS 'correct horse'")
     place.sql("ALTER CONNECTION r SET (USERNAME 'u', PASSWORD SECRET pw) WITH (VALIDATE = false)")
-    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
     place.sql("CREATE TABLE t (k INT, v STRING)")
     place.sql("INSERT INTO t VALUES (1, 'a')")
     path = f"/subjects/{topic}-value/versions"
@@ -168,21 +169,23 @@ def test_a_registry_that_is_away_or_refuses_stalls_the_sink(place, kafka, regist
     ):
         registry.answers[path] = answer
         with pytest.raises(SqlError, match=condition) as caught:
-            sink(place, topic, rest, "s IN CLUSTER c")
+            sink(place, topic, rest, f"s IN CLUSTER {cluster}")
         assert "horse" not in caught.value.message
     del registry.answers[path]
-    sink(place, topic, rest, "s IN CLUSTER c")
+    sink(place, topic, rest, f"s IN CLUSTER {cluster}")
     follower = reader(topic)
     follower.wait(len, "the first message")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
     registry.answers[path] = 503, b"away"
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 1)")
     place.sql("INSERT INTO t VALUES (2, 'b')")
     becomes_stalled(place, "SLACKWATER_REGISTRY_UNREACHABLE")
     del registry.answers[path]
     follower.wait(lambda found: len(found) >= 2, "the row of meanwhile")
     # Another relation, whose schema is refused at first.
-    place.sql("CREATE MATERIALIZED VIEW w IN CLUSTER c AS SELECT k, v, k + 1 AS more FROM t")
+    place.sql(
+        f"CREATE MATERIALIZED VIEW w IN CLUSTER {cluster} AS SELECT k, v, k + 1 AS more FROM t"
+    )
     registry.answers[path] = refusal
     place.sql("ALTER SINK s SET FROM w")
     told = becomes_stalled(place, "SLACKWATER_SCHEMA_REFUSED")
@@ -196,7 +199,6 @@ def test_a_registry_that_is_away_or_refuses_stalls_the_sink(place, kafka, regist
         {"k": 3, "v": "c", "more": 4},
     ]
     assert len(registry.subjects[f"{topic}-value"]) == 2
-    place.sql("DROP CLUSTER c CASCADE")
 
 
 def test_columns_without_a_schema(place, kafka):

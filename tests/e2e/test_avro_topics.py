@@ -66,7 +66,7 @@ def source(place, topic, rest, name="s"):
 AVRO = "AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
 
 
-def test_keys_and_values_of_a_registry(place, kafka, registry):
+def test_keys_and_values_of_a_registry(place, cluster, kafka, registry):
     """Writers change their schema, a key is written in two, and the registry goes and comes."""
     topic = kafka.new_topic()
     key = registry.register(f"{topic}-key", NUMBER)
@@ -82,8 +82,7 @@ def test_keys_and_values_of_a_registry(place, kafka, registry):
             for n in range(9)
         ),
     )
-    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
-    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", "s IN CLUSTER c")
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", f"s IN CLUSTER {cluster}")
     assert sorted(place.rows("SELECT * FROM s")) == [
         [0, "c6", 6],
         [1, "c7", 7],
@@ -129,18 +128,17 @@ def test_keys_and_values_of_a_registry(place, kafka, registry):
     # An error stays with its key when the source begins anew, which asks for no schema to read in.
     send(kafka, topic, (registry.message(narrow, {"id": 2}), b"no Avro"))
     wait_until(lambda: fails(place), what="the error is there")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
     registry.asked.clear()
     # The key of the error is in a schema that it asks for.
     registry.answers[f"/schemas/ids/{narrow}"] = 503, b"away"
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 1)")
     is_stalled(place)
     del registry.answers[f"/schemas/ids/{narrow}"]
     send(kafka, topic, (registry.message(key, {"id": 2}), None))
     becomes(place, "SELECT * FROM s", [[1, "more", 1]])
     assert registry.asked
     assert not [path for path in registry.asked if path.startswith("/subjects")]
-    place.sql("DROP CLUSTER c CASCADE")
 
 
 def fails(place, query="SELECT * FROM s"):
@@ -240,7 +238,7 @@ def test_schemas_that_are_not_there_or_have_no_columns(place, kafka, registry):
         source(place, topic, f"FORMAT {AVRO.replace('CONNECTION r', 'CONNECTION k')}")
 
 
-def test_a_later_schema_adds_columns(place, kafka, registry):
+def test_a_later_schema_adds_columns(place, cluster, kafka, registry):
     """Rows that are there have NULL in them; nothing else may be different."""
     topic = kafka.new_topic()
     key = registry.register(f"{topic}-key", NUMBER)
@@ -250,8 +248,7 @@ def test_a_later_schema_adds_columns(place, kafka, registry):
         return registry.message(key, {"id": number}), registry.message(schema, value)
 
     send(kafka, topic, message(first, 1, customer="ann", amount=1))
-    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
-    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", "s IN CLUSTER c")
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE UPSERT", f"s IN CLUSTER {cluster}")
     place.sql("ALTER SOURCE s REFRESH SCHEMA")
     added = [
         {"name": "more", "type": ["null", "int"], "default": None},
@@ -277,12 +274,12 @@ def test_a_later_schema_adds_columns(place, kafka, registry):
     place.sql("ALTER SOURCE s RESNAPSHOT")
     rows[1] = [2, "bob", 2, 3, "x"]
     becomes(place, "SELECT * FROM s", rows)
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 1)")
     send(kafka, topic, (registry.message(key, {"id": 1}), None))
     becomes(place, "SELECT * FROM s", rows[1:])
     # The source does not run, and has its columns anyway.
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
     last = {"name": "last", "type": ["null", "long"], "default": None}
     fields = [*ORDER["fields"], *added]
     registry.register(f"{topic}-value", {**ORDER, "fields": [*fields, last]})
@@ -301,7 +298,6 @@ def test_a_later_schema_adds_columns(place, kafka, registry):
         with pytest.raises(SqlError, match="SLACKWATER_COLUMN_MISMATCH") as caught:
             place.sql("ALTER SOURCE s REFRESH SCHEMA")
         assert reason in caught.value.message
-    place.sql("DROP CLUSTER c CASCADE")
 
 
 def test_schemas_that_are_not_refreshed(place, kafka, registry):

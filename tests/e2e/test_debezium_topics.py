@@ -42,7 +42,7 @@ def envelope(*source):
     }
 
 
-def test_a_table_in_avro(place, kafka, registry):
+def test_a_table_in_avro(place, cluster, kafka, registry):
     """It is read first, then followed, while the block about its source changes."""
     topic = kafka.new_topic()
     key = registry.register(f"{topic}-key", KEY)
@@ -63,10 +63,11 @@ def test_a_table_in_avro(place, kafka, registry):
         message(2, "r", {"price": None, "at": 1_000_000}, ts_ms=1),
         message(3, "c", {"price": None, "at": 3}, lsn="a", tx=1),
     )
-    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
-    source(place, topic, f"FORMAT {AVRO} INCLUDE OFFSET ENVELOPE DEBEZIUM", "s IN CLUSTER c")
+    source(
+        place, topic, f"FORMAT {AVRO} INCLUDE OFFSET ENVELOPE DEBEZIUM", f"s IN CLUSTER {cluster}"
+    )
     place.sql(
-        "CREATE MATERIALIZED VIEW v IN CLUSTER c AS "
+        f"CREATE MATERIALIZED VIEW v IN CLUSTER {cluster} AS "
         "SELECT id, price, CAST(timestamp_micros(at) AS STRING) AS at FROM s WHERE id < 3"
     )
     assert sorted(place.rows("SELECT id, price, offset FROM s"), key=repr) == [
@@ -90,8 +91,8 @@ def test_a_table_in_avro(place, kafka, registry):
     # An update without a row is none, until its key has a good one; also for who begins anew.
     send(kafka, topic, message(3, "u", None, lsn="c", tx=3))
     wait_until(lambda: fails(place), what="the error is there")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 1)")
     send(kafka, topic, message(3, "u", {"price": Decimal("3.00"), "at": 3}, lsn="c", tx=3))
     becomes(place, "SELECT id, price FROM s", [[2, "-0.01"], [3, "3.00"]])
     send(kafka, topic, message(None, "t", None, lsn="d", tx=4))
@@ -101,7 +102,6 @@ def test_a_table_in_avro(place, kafka, registry):
     becomes(place, "SELECT id, price FROM v UNION ALL SELECT id, price FROM s", [[4, None]])
     ((_, shown),) = place.rows("SHOW CREATE SOURCE s")
     assert "ENVELOPE DEBEZIUM" in shown
-    place.sql("DROP CLUSTER c CASCADE")
 
 
 def test_a_table_in_json(place, kafka):

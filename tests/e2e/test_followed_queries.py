@@ -172,25 +172,25 @@ def test_rows_come_and_go_by_their_times(place):
     assert refused.value.condition == "SLACKWATER_TEMPORAL_FILTER"
 
 
-def test_clusters_and_inputs_may_go(place):
+def test_clusters_and_inputs_may_go(place, cluster):
     tables(place)
-    place.sql("CREATE CLUSTER other (SIZE = '50cc', REPLICATION FACTOR = 2)")
-    place.sql("SET cluster = other")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR = 2)")
+    place.sql(f"SET cluster = {cluster}")
     query = QUERIES["grouped"]
     place.sql(f"DECLARE c CURSOR FOR SUBSCRIBE ({query}) WITH (PROGRESS)")
     changes = followed(place, "c", now(place))
     place.sql("INSERT INTO t VALUES (2, 7)")
     changes += followed(place, "c", now(place))
-    place.sql("ALTER CLUSTER other SET (REPLICATION FACTOR = 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR = 1)")
     place.sql("INSERT INTO t VALUES (3, 8)")
     changes += followed(place, "c", now(place))
     place.sql("RESET cluster")
-    ((cluster,),) = place.rows(
+    ((found,),) = place.rows(
         "SELECT c.name FROM mz_internal.mz_subscriptions s JOIN mz_catalog.mz_clusters c"
         " ON c.id = s.cluster_id WHERE s.id = 'c'"
     )
-    assert cluster == "other"
-    place.sql("DROP CLUSTER other")
+    assert found == cluster
+    place.sql(f"DROP CLUSTER {cluster}")
     place.sql("DELETE FROM t WHERE k = 1")
     changes += followed(place, "c", now(place))
     time = now(place)
@@ -202,17 +202,15 @@ def test_clusters_and_inputs_may_go(place):
     assert gone.value.sqlstate.startswith("42")
 
 
-def test_without_replicas_it_waits_and_says_so(place):
+def test_without_replicas_it_waits_and_says_so(place, cluster):
     tables(place)
-    place.sql("CREATE CLUSTER idle (SIZE = '25cc', REPLICATION FACTOR = 0)")
-    place.sql("SET cluster = idle")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR = 0)")
+    place.sql(f"SET cluster = {cluster}")
     declared = f"DECLARE c CURSOR FOR SUBSCRIBE ({QUERIES['total']}) WITH (PROGRESS)"
     place.sql(declared)
-    assert "The cluster idle has no replicas" in str(place.rows("SHOW NOTICES"))
+    assert f"The cluster {cluster} has no replicas" in str(place.rows("SHOW NOTICES"))
     assert place.rows("FETCH ALL c WITH (timeout = '10ms')") == []
-    place.sql("ALTER CLUSTER idle SET (REPLICATION FACTOR = 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR = 1)")
     time = now(place)
     assert added_up(followed(place, "c", time), time) == ["[4, 10]"]
     place.sql("CLOSE c")
-    place.sql("RESET cluster")
-    place.sql("DROP CLUSTER idle")

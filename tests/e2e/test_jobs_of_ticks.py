@@ -37,31 +37,28 @@ while pools.hasNext():
 """
 
 
-def test_each_replica_has_a_pool_with_its_weight(workplace):
-    workplace.sql("CREATE CLUSTER c (SIZE = '25cc')")
-    try:
-        workplace.sql("CREATE TABLE t (k BIGINT)")
-        workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
-        before = max(job for job, _, _ in workplace.application.python(JOBS))
-        workplace.sql(
-            "CREATE MATERIALIZED VIEW v IN CLUSTER c AS SELECT k % 5 AS r, sum(k) FROM t GROUP BY 1"
-        )
-        assert len(workplace.rows("SELECT * FROM v")) == 5
-        (mine,) = workplace.rows(
-            "SELECT r.cluster_id, r.id FROM mz_catalog.mz_cluster_replicas r"
-            " JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id WHERE c.name = 'c'"
-        )
-        replica = f"slackwater {mine[0]}.{mine[1]}"
-        pool = f"{replica} (25)"
-        ran = {each for job, _, each in workplace.application.python(JOBS) if job > before}
-        assert ran - {"default"} == {pool}
-        assert [pool, 25] in workplace.application.python(POOLS)
-        workplace.sql("ALTER CLUSTER c SET (SIZE = '400cc')")
-        workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
-        assert workplace.value("SELECT count(*) FROM v") == 5
-        assert [f"{replica} (400)", 400] in workplace.application.python(POOLS)
-    finally:
-        workplace.sql("DROP CLUSTER c CASCADE")
+def test_each_replica_has_a_pool_with_its_weight(workplace, cluster):
+    workplace.sql("CREATE TABLE t (k BIGINT)")
+    workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
+    before = max(job for job, _, _ in workplace.application.python(JOBS))
+    workplace.sql(
+        f"CREATE MATERIALIZED VIEW v IN CLUSTER {cluster} AS"
+        " SELECT k % 5 AS r, sum(k) FROM t GROUP BY 1"
+    )
+    assert len(workplace.rows("SELECT * FROM v")) == 5
+    (mine,) = workplace.rows(
+        "SELECT r.cluster_id, r.id FROM mz_catalog.mz_cluster_replicas r"
+        f" JOIN mz_catalog.mz_clusters c ON c.id = r.cluster_id WHERE c.name = '{cluster}'"
+    )
+    replica = f"slackwater {mine[0]}.{mine[1]}"
+    pool = f"{replica} (25)"
+    ran = {each for job, _, each in workplace.application.python(JOBS) if job > before}
+    assert ran - {"default"} == {pool}
+    assert [pool, 25] in workplace.application.python(POOLS)
+    workplace.sql(f"ALTER CLUSTER {cluster} SET (SIZE = '400cc')")
+    workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")
+    assert workplace.value("SELECT count(*) FROM v") == 5
+    assert [f"{replica} (400)", 400] in workplace.application.python(POOLS)
 
 
 def test_a_tick_reads_files_in_the_pool_of_views(workplace):

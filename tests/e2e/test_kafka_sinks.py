@@ -192,7 +192,7 @@ def test_names_kinds_and_what_depends_on_what(place, kafka):
     assert place.rows("SHOW SINKS") == []
 
 
-def test_another_relation_and_another_cluster_go_on_with_the_topic(place, kafka, reader):
+def test_another_relation_and_another_cluster_go_on_with_the_topic(place, cluster, kafka, reader):
     topic = kafka.new_topic()
     place.sql("CREATE TABLE t (k INT, v STRING)")
     place.sql("INSERT INTO t VALUES (1, 'a')")
@@ -205,13 +205,9 @@ def test_another_relation_and_another_cluster_go_on_with_the_topic(place, kafka,
     place.sql("INSERT INTO t VALUES (2, 'b')")
     follower = reader(topic)
     follower.wait(lambda found: len(found) >= 2, "the other relation's row")
-    place.sql("CREATE CLUSTER moved (SIZE = '25cc', REPLICATION FACTOR = 1)")
-    try:
-        place.sql("ALTER SINK s SET CLUSTER moved")
-        place.sql("INSERT INTO t VALUES (3, 'c')")
-        messages = follower.wait(lambda found: len(found) >= 3, "the other cluster's row")
-    finally:
-        place.sql("DROP CLUSTER moved CASCADE")
+    place.sql(f"ALTER SINK s SET CLUSTER {cluster}")
+    place.sql("INSERT INTO t VALUES (3, 'c')")
+    messages = follower.wait(lambda found: len(found) >= 3, "the other cluster's row")
     assert [each.value for each in messages] == [
         b'{"k":1,"v":"a"}',
         b'{"k":2,"v":"B"}',

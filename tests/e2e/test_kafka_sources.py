@@ -247,21 +247,20 @@ def test_a_topic_that_was_made_anew_is_another_one(place, kafka):
     assert place.rows("SELECT * FROM s") == [["before"]]
 
 
-def test_messages_that_are_gone_are_told_and_skipped_when_that_is_said(place, kafka):
+def test_messages_that_are_gone_are_told_and_skipped_when_that_is_said(place, cluster, kafka):
     topic = kafka.new_topic()
     send(kafka, topic, *((None, b"%d" % n) for n in range(5)))
-    place.sql("CREATE CLUSTER c (SIZE '25cc', REPLICATION FACTOR 1)")
     place.sql(
-        f"CREATE SOURCE s IN CLUSTER c FROM KAFKA CONNECTION k (TOPIC '{topic}') FORMAT TEXT "
-        "WITH (TIMESTAMP INTERVAL '50 ms')"
+        f"CREATE SOURCE s IN CLUSTER {cluster} FROM KAFKA CONNECTION k (TOPIC '{topic}') "
+        "FORMAT TEXT WITH (TIMESTAMP INTERVAL '50 ms')"
     )
     assert place.value("SELECT count(*) FROM s") == 5
     with pytest.raises(SqlError, match="SLACKWATER_NOTHING_LOST"):
         place.sql("ALTER SOURCE s SKIP LOST")
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 0)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 0)")
     send(kafka, topic, *((None, b"%d" % n) for n in range(5, 10)))
     kafka.delete_records(topic, 0, 7)
-    place.sql("ALTER CLUSTER c SET (REPLICATION FACTOR 1)")
+    place.sql(f"ALTER CLUSTER {cluster} SET (REPLICATION FACTOR 1)")
     status = "SELECT error FROM mz_internal.mz_source_statuses WHERE name = 's'"
     lost = "SLACKWATER_SOURCE_HISTORY_LOST"
     (error,) = wait_until(
@@ -271,7 +270,6 @@ def test_messages_that_are_gone_are_told_and_skipped_when_that_is_said(place, ka
     assert "no message 5 any more; its messages go from 7 to 10" in error[0]
     place.sql("ALTER SOURCE s SKIP LOST")
     becomes(place, "SELECT text FROM s WHERE text > '4'", [["7"], ["8"], ["9"]])
-    place.sql("DROP CLUSTER c CASCADE")
 
 
 def test_a_topic_is_read_again(place, kafka):

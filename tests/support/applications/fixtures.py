@@ -65,3 +65,14 @@ def workplace_of_file(shared_application, tmp_path_factory):
     place = Workplace(shared_application, f"place_{next(_numbers)}", folder)
     yield place
     place.drop()
+
+
+@pytest.fixture
+def cluster(workplace):
+    """The name of a cluster with one replica, in the shared application; it goes with the test."""
+    name = f"cluster_{next(_numbers)}"
+    workplace.sql(f"CREATE CLUSTER {name} (SIZE = '25cc', REPLICATION FACTOR = 1)")
+    yield name
+    workplace.sql("ROLLBACK")
+    workplace.sql("RESET cluster")
+    workplace.sql(f"DROP CLUSTER IF EXISTS {name} CASCADE")
