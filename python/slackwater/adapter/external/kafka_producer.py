@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from slackwater.adapter.external.complaints import ANSWER_S, QUIET, Complaints
+from slackwater.adapter.external.complaints import ANSWER_S, LOOK_S, QUIET, Complaints
 from slackwater.adapter.external.libraries import confluent_kafka
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.kafka.access import KafkaAccess
@@ -230,7 +230,7 @@ class KafkaCluster:
         config: Mapping[str, str],
         names: SinkNames,
     ) -> bool:
-        """True: the topic was made; False: it is there already."""
+        """Makes the topic. True: it was made; False: it is there already. Brokers know it then."""
         wanted = self.library.admin.NewTopic(
             topic, partitions or -1, replication or -1, config=dict(config)
         )
@@ -238,10 +238,21 @@ class KafkaCluster:
             asked = self._admin.create_topics([wanted], request_timeout=ANSWER_S)
             self._answer(asked[topic], names, topic)
         except self.library.KafkaException as error:
-            if error.args[0].name() == "TOPIC_ALREADY_EXISTS":
-                return False
-            raise self._failed(error, names, topic) from None
-        return True
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                raise self._failed(error, names, topic) from None
+            is_made = False
+        else:
+            is_made = True
+        self._await(topic, names)
+        return is_made
+
+    def _await(self, topic: str, names: SinkNames) -> None:
+        """Returns when brokers know the topic: the controller, which makes it, is ahead of them."""
+        deadline = time.monotonic() + ANSWER_S
+        while self.found(topic, names) is None:
+            if time.monotonic() > deadline:
+                raise self.unreachable(names, topic, "the brokers do not know the topic yet")
+            time.sleep(LOOK_S)
 
     def _settings(self, topic: str, names: SinkNames) -> Mapping[str, str]:
         resource = self.library.admin.ConfigResource
