@@ -67,3 +67,19 @@ class LakeTable(Protocol):
     def close(self) -> None:
         """Ends the clients. What is committed stays."""
         ...
+
+
+class LakeTarget(Protocol):
+    """The table of a sink as its definition has it, and how to get there."""
+
+    def ensure(self) -> None:
+        """Makes the table, or finds that the one which is there fits the sink's columns.
+
+        Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE,
+        SLACKWATER_COLUMN_MISMATCH, SLACKWATER_UNSUPPORTED_TYPE.
+        """
+        ...
+
+    def opened(self) -> LakeTable:
+        """The table for one writer, which is not loaded yet. Raises what `ensure` raises."""
+        ...
