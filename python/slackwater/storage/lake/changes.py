@@ -21,6 +21,20 @@ _MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
+class CountedChanges:
+    """The changes of a range, and how many messages they are: keys that change, or rows added."""
+
+    changes: LakeChanges
+    messages: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of what the table is given."""
+        deleted = self.changes.deleted
+        return int(self.changes.inserted.nbytes + (0 if deleted is None else deleted.nbytes))
+
+
+@dataclass(frozen=True, slots=True)
 class LakeRows:
     """Makes the changes of a sink's table out of those of its relation. `object_name` is the sink's
     in messages."""
@@ -29,7 +43,7 @@ class LakeRows:
     desc: RelationDesc
     object_name: str
 
-    def changes(self, rows: pa.Table, *, is_known: bool) -> LakeChanges:
+    def changes(self, rows: pa.Table, *, is_known: bool) -> CountedChanges:
         """The changes of one range of updates, which are consolidated.
 
         UPSERT takes the range as one: what came and went within it leaves no trace. `is_known`: the
@@ -37,7 +51,8 @@ class LakeRows:
         Raises SLACKWATER_SINK_KEY when a key has several rows at the range's end.
         """
         if self.config.mode == "APPEND":
-            return LakeChanges(self._appended(rows))
+            appended = self._appended(rows)
+            return CountedChanges(LakeChanges(appended), len(appended))
         at = rows.column_names.index(TIME_COLUMN)
         last = pc.max(rows.column(TIME_COLUMN))
         times = pa.repeat(last, len(rows)) if len(rows) else rows.column(TIME_COLUMN)
@@ -51,7 +66,8 @@ class LakeRows:
         is_old = pc.is_valid(found.old) if is_known and key.is_enforced else None
         old = found.any_row if is_old is None else found.any_row.filter(is_old)
         deleted = together.take(old).select(key.stored)
-        return LakeChanges(self._named(inserted), deleted.rename_columns(list(key.columns)))
+        named = deleted.rename_columns(list(key.columns))
+        return CountedChanges(LakeChanges(self._named(inserted), named), len(found.any_row))
 
     def _appended(self, rows: pa.Table) -> pa.Table:
         rows = _narrowed(rows)

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
-from slackwater.storage.lake.changes import LakeRows
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.lake.changes import CountedChanges, LakeRows
+from slackwater.storage.lake.table import LakeProgress, LakeTable, TableChanged
 from slackwater.storage.sink_folder import IDLE_MS, Claim
 from slackwater.storage.sink_rows import rows_within
 from slackwater.storage.sink_statistics import SinkStatistics
@@ -76,7 +76,7 @@ class LakeSink:
 
     @property
     def statistics(self) -> SinkStatistics:
-        """The counts of this writer: a row that comes or goes is a message."""
+        """The counts of this writer: a key that changes, or a row that is added, is a message."""
         return self._statistics
 
     @property
@@ -144,22 +144,21 @@ class LakeSink:
             # The rows of a relation before this one may be there.
             is_known = snapshot and not begins and self._named.version == 0
             changes = self._rows.changes(rows, is_known=is_known)
-            if _size(changes)[0]:
+            if changes.messages:
                 return self._commit(changes, upper)
         self._reached = upper
         if begins:
             self.flush()
         return True
 
-    def _commit(self, changes: LakeChanges, upper: Frontier) -> bool:
+    def _commit(self, changes: CountedChanges, upper: Frontier) -> bool:
         """False: the sink's progress is another one than that from which the changes were made."""
         progress = LakeProgress(upper, self._named.version, self._claim.epoch)
-        count, size_bytes = _size(changes)
-        self._statistics = self._statistics.and_staged(count, size_bytes)
+        self._statistics = self._statistics.and_staged(changes.messages, changes.size_bytes)
         for _ in range(ATTEMPTS):
             try:
                 with self._asking_who_leads():
-                    self._table.commit(changes, progress)
+                    self._table.commit(changes.changes, progress)
             except TableChanged:
                 if self._is_taken_over():
                     return False
@@ -169,7 +168,7 @@ class LakeSink:
             self._state, self._reached = progress, upper
             self._statistics = self._statistics.and_committed()
             self._told_ms = self._clock()
-            if count:
+            if changes.messages:
                 self._written_ms, self._silent_ms = self._told_ms, IDLE_MS
             return True
         raise user_error(
@@ -227,10 +226,3 @@ class LakeSink:
         except SlackwaterError:
             self._claim.confirm()
             raise
-
-
-def _size(changes: LakeChanges) -> tuple[int, int]:
-    """The number of rows that come or go, and their bytes."""
-    deleted = changes.deleted
-    count = len(changes.inserted) + (0 if deleted is None else len(deleted))
-    return count, changes.inserted.nbytes + (0 if deleted is None else deleted.nbytes)
