@@ -270,6 +270,17 @@ def test_a_table_that_does_not_fit_is_refused(tmp_path, given, reason):
         target(tmp_path).ensure()
 
 
+def test_a_table_that_does_not_fit_any_more_is_told_when_it_is_loaded(tmp_path):
+    table = made(tmp_path)
+    table.commit(changes([(1, "a")]), at(1))
+    constrained = DeltaTable(str(tmp_path))
+    constrained.alter.add_constraint({"positive": "k > 0"})
+    with pytest.raises(TableChanged):
+        table.commit(changes([(2, "b")]), at(2))
+    with pytest.raises(SlackwaterError, match="the table asks its writers for"):
+        table.load()
+
+
 def test_upserts_begin_with_a_table_without_rows(tmp_path):
     existing(tmp_path)
     target(tmp_path).ensure()

@@ -58,8 +58,9 @@ class DeltaTarget:
                 os.makedirs(self.uri, exist_ok=True)
                 table = library.DeltaTable.create(self.url, schema, mode="ignore")
                 _sync(self.uri, table.version())
-        self._check(table)
-        check_fields(fields, json.loads(table.schema().to_json())["fields"], self.object_name)
+        self.check(table)
+        if self.config.mode == "UPSERT" and self.progress(table) is None and table.file_uris():
+            raise self._refused("MODE UPSERT begins with a table without rows")
 
     @property
     def url(self) -> str:
@@ -105,8 +106,10 @@ class DeltaTarget:
     def _names(self) -> tuple[str, str, str]:
         return self.writer, f"{self.writer}/version", f"{self.writer}/epoch"
 
-    def _check(self, table: Any) -> None:
-        """Raises what speaks against writing the table."""
+    def check(self, table: Any) -> None:
+        """Finds that the sink can write the table. Raises what `ensure` raises."""
+        fields = delta_fields(self.config, self.desc, self.object_name)
+        check_fields(fields, json.loads(table.schema().to_json())["fields"], self.object_name)
         asked = table.protocol()
         features = set(asked.writer_features or ())
         if asked.min_writer_version != _FEATURE_VERSION:
@@ -114,12 +117,9 @@ class DeltaTarget:
             features = set() if is_plain else {f"the version {asked.min_writer_version}"}
         for each in sorted(features - _FEATURES):
             raise self._refused(f"the table asks its writers for {each}")
-        if self.config.mode == "APPEND":
-            return
-        if table.metadata().configuration.get("delta.appendOnly", "").lower() == "true":
+        is_append_only = table.metadata().configuration.get("delta.appendOnly", "")
+        if self.config.mode == "UPSERT" and is_append_only.lower() == "true":
             raise self._refused("rows may only be appended to it")
-        if self.progress(table) is None and table.file_uris():
-            raise self._refused("MODE UPSERT begins with a table without rows")
 
     def _refused(self, reason: str) -> SlackwaterError:
         return invalid_option("PATH", "CREATE SINK", repr(self.uri), reason)
@@ -150,6 +150,7 @@ class DeltaSinkTable:
                 self._table = library.DeltaTable(target.url)
             except library.exceptions.TableNotFoundError:
                 raise target.lost("it is gone") from None
+            target.check(self._table)
             return target.progress(self._table)
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:

@@ -56,7 +56,8 @@ class LakeTable(Protocol):
         """Reads the table as it is now; what the sink has committed there last, None: nothing.
 
         Commits of others since then are passed over. Raises SLACKWATER_SINK_PROGRESS_LOST when the
-        table is gone, is another one, or does not tell any more.
+        table is gone, is another one, or does not tell any more, and what
+        `LakeTarget.ensure` raises when the table does not fit any more.
         """
         ...
 
