@@ -150,8 +150,11 @@ class DeltaSinkTable:
                 self._table = library.DeltaTable(target.url)
             except library.exceptions.TableNotFoundError:
                 raise target.lost("it is gone") from None
-            target.check(self._table)
-            return target.progress(self._table)
+            found = target.progress(self._table)
+            if found is not None:
+                # Without progress it may be another table, which is to be told in the first place.
+                target.check(self._table)
+            return found
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         target, library = self.target, self.library
