@@ -36,6 +36,7 @@ from slackwater.planner.parser.kafka_source import (
     SkipLost,
     Strategy,
 )
+from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.source_tables import (
@@ -268,6 +269,10 @@ topic_sinks = st.builds(
     names,
     for_both,
 )
+upserts = st.builds(s.Envelope, st.just("UPSERT"), columns)
+lake_sinks = st.builds(DeltaSinkConnector, texts, st.booleans(), maybe_spans) | st.builds(
+    IcebergSinkConnector, names, texts, texts, st.none() | names, st.booleans(), maybe_spans
+)
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)
 booleans = st.none() | st.booleans()
@@ -397,6 +402,23 @@ statements = st.one_of(
         names,
         topic_sinks,
         envelopes,
+    ),
+    st.builds(
+        s.CreateSink,
+        st.none() | names,
+        names,
+        lake_sinks,
+        upserts,
+        st.booleans(),
+        clusters,
+        st.booleans(),
+    ),
+    st.builds(
+        s.CreateSink,
+        names,
+        names,
+        st.builds(DeltaSinkConnector, texts, commit_interval_ms=maybe_spans),
+        st.just(s.Envelope("DIFF")),
     ),
     st.builds(
         s.DropObjects,

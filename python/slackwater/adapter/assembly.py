@@ -41,6 +41,7 @@ from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
+from slackwater.adapter.ddl.planned_lake_sinks import LakeSinkPlanner, SinkPlanners
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
@@ -588,7 +589,10 @@ def _definitions(
         base.timeline,
         given.spark,
         topics,
-        KafkaSinkPlanner(lambda: relations.state, connectors.targets),
+        SinkPlanners(
+            KafkaSinkPlanner(lambda: relations.state, connectors.targets),
+            LakeSinkPlanner(lambda: relations.state, connectors.targets),
+        ),
         PostgresPlanner(lambda: relations.state, connectors.postgres),
     )
     return Definitions(

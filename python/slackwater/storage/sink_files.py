@@ -139,6 +139,11 @@ class FilesSink:
         """Whether a part of a range is out: never, since each is committed at once."""
         return False
 
+    @property
+    def is_due(self) -> bool:
+        """Whether another range may be written now: always."""
+        return True
+
     def end_of_range(self, upper: Frontier) -> Frontier:
         """The end of the next range, which may be `upper`."""
         return upper

@@ -105,4 +105,4 @@ class Producer:
 
 
 def unreachable():
-    return user_error("SLACKWATER_SINK_UNREACHABLE", objectName="s", topic="t", reason="a fault")
+    return user_error("SLACKWATER_SINK_UNREACHABLE", objectName="s", place="t", reason="a fault")

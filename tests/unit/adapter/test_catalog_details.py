@@ -48,6 +48,7 @@ from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_avro import SinkSchema
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakeSinkConfig
 from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig
@@ -189,6 +190,35 @@ STORED = {
                     "null_defaults": True,
                     "compatibility": "FULL",
                 },
+            },
+            "as_of": 9,
+            "connection": "u7",
+        },
+    ),
+    "sink of Delta": (
+        "sink",
+        {
+            "config": {
+                "place": {"uri": "/d"},
+                "mode": "UPSERT",
+                "key": ["k"],
+                "is_enforced": False,
+                "snapshot": False,
+                "commit_interval_ms": 1_000,
+            },
+            "as_of": 9,
+        },
+    ),
+    "sink of Iceberg": (
+        "sink",
+        {
+            "config": {
+                "place": {"namespace": "n", "table": "t", "aws": "u9"},
+                "mode": "APPEND",
+                "key": [],
+                "is_enforced": True,
+                "snapshot": True,
+                "commit_interval_ms": 10_000,
             },
             "as_of": 9,
             "connection": "u7",
@@ -350,6 +380,12 @@ MEANT = {
         ),
         9,
         connection=user_id(7),
+    ),
+    "sink of Delta": SinkDetails(
+        LakeSinkConfig(DeltaPlace("/d"), "UPSERT", ("k",), False, False, 1_000), 9
+    ),
+    "sink of Iceberg": SinkDetails(
+        LakeSinkConfig(IcebergPlace("n", "t", user_id(9)), "APPEND"), 9, connection=user_id(7)
     ),
     "secret": SecretDetails(2),
     "secret of before": SecretDetails(),

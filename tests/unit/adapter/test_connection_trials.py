@@ -52,6 +52,7 @@ def failure(action, *arguments):
     ("load", "module", "extra"),
     [
         (libraries.confluent_kafka, "confluent_kafka", "kafka"),
+        (libraries.deltalake, "deltalake", "delta"),
         (libraries.psycopg, "psycopg", "postgres"),
         (libraries.boto, "boto3", "aws"),
     ],

@@ -25,6 +25,7 @@ from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSinkConfig
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig, column, header_map
@@ -109,10 +110,11 @@ class IndexDetails:
 class SinkDetails:
     """A sink. The upper of `progress_shard` is the time up to which it has written.
 
-    `connection` is how it gets to its topic. `version` grows when it goes on with another relation.
+    `connection` is how it gets to its topic or catalog. `version` grows when it goes on with
+    another relation.
     """
 
-    config: SinkConfig | KafkaSinkConfig
+    config: SinkConfig | KafkaSinkConfig | LakeSinkConfig
     as_of: Timestamp
     progress_shard: int | None = None
     connection: GlobalId | None = None
@@ -120,10 +122,29 @@ class SinkDetails:
 
     @property
     def connections(self) -> tuple[GlobalId, ...]:
-        """The connection and those to registries, each once."""
-        if self.connection is None or not isinstance(self.config, KafkaSinkConfig):
+        """The connection and those beside it, to registries and files, each once."""
+        if self.connection is None:
             return ()
-        return (self.connection, *self.config.registries)
+        match self.config:
+            case KafkaSinkConfig(registries=more):
+                return (self.connection, *more)
+            case LakeSinkConfig(place=IcebergPlace(aws=aws)) if aws is not None:
+                return (self.connection, aws)
+            case _:
+                return (self.connection,)
+
+    @property
+    def kind(self) -> Literal["files", "kafka", "delta", "iceberg"]:
+        """The system that it writes."""
+        match self.config:
+            case SinkConfig():
+                return "files"
+            case KafkaSinkConfig():
+                return "kafka"
+            case LakeSinkConfig(place=DeltaPlace()):
+                return "delta"
+            case LakeSinkConfig():
+                return "iceberg"
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,14 +529,22 @@ def _made() -> Converter:
         ),
     )
     converter.register_structure_hook(
-        SinkConfig | KafkaSinkConfig,
-        lambda found, _: converter.structure(
-            found, KafkaSinkConfig if "topic" in found else SinkConfig
-        ),
+        SinkConfig | KafkaSinkConfig | LakeSinkConfig,
+        lambda found, _: converter.structure(found, _sink_config(found)),
+    )
+    converter.register_structure_hook(
+        LakePlace,
+        lambda found, _: converter.structure(found, DeltaPlace if "uri" in found else IcebergPlace),
     )
     keys = converter.get_unstructure_hook(KeyValueConfig)
     converter.register_unstructure_hook(KeyValueConfig, _with_kind(keys))
     return converter
+
+
+def _sink_config(found: Mapping[str, Any]) -> type[SinkConfig | KafkaSinkConfig | LakeSinkConfig]:
+    if "place" in found:
+        return LakeSinkConfig
+    return KafkaSinkConfig if "topic" in found else SinkConfig
 
 
 KEY_VALUE = "KEY VALUE"

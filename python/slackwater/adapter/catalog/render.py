@@ -35,6 +35,7 @@ from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
+from slackwater.planner.parser.lake_sink import IcebergSinkConnector
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource
@@ -97,7 +98,7 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
             source = replace(made, name=name, cluster=cluster, retain_history_ms=history)
             return to_sql(_with_connection(state, _with_columns(source, item), item))
         case st.CreateSink() as made:
-            return to_sql(_with_topic(state, replace(made, name=name, cluster=cluster), item))
+            return to_sql(_with_connections(state, replace(made, name=name, cluster=cluster), item))
         case _:
             return item.create_sql
 
@@ -163,11 +164,17 @@ def _table_of_source_sql(
             return item.create_sql
 
 
-def _with_topic(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:
+def _with_connections(state: CatalogState, sink: st.CreateSink, item: CatalogItem) -> st.CreateSink:
     """The statement with the names that the sink's connections have now."""
     details, connector = item.of(SinkDetails), sink.connector
     config, connection = details.config, details.connection
-    if connection is None or not isinstance(connector, KafkaSinkConnector):
+    if connection is None:
+        return sink
+    if isinstance(connector, IcebergSinkConnector):
+        main, *rest = (name_of(state.item(each)) for each in details.connections)
+        named_so = replace(connector, connection=main, aws=next(iter(rest), None))
+        return replace(sink, connector=named_so)
+    if not isinstance(connector, KafkaSinkConnector):
         return sink
 
     def named(registry: SinkRegistry | None, schema: SinkSchema | None) -> SinkRegistry | None:

@@ -76,7 +76,7 @@ def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWrit
 def export_description(item: CatalogItem) -> ExportDescription:
     """The description of a sink for the storage controller."""
     details = item.of(SinkDetails)
-    kind, snapshot = "files" if details.connection is None else "kafka", details.config.snapshot
+    kind, snapshot = details.kind, details.config.snapshot
     return ExportDescription(item.depends_on[0], cluster_of(item), kind, _begin(item), snapshot)
 
 

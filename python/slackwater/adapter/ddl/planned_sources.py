@@ -31,7 +31,8 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
-from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner, PlannedSink
+from slackwater.adapter.ddl.planned_kafka_sinks import PlannedSink
+from slackwater.adapter.ddl.planned_lake_sinks import SinkPlanners
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
@@ -61,6 +62,7 @@ from slackwater.storage.kafka.envelopes import DEAD_LETTERS as DEAD_LETTERS_OF_T
 from slackwater.storage.kafka.sink_messages import check_kafka_sink
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.lake.config import LakeSinkConfig
 from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 from slackwater.storage.webhook import WebhookConfig
@@ -78,7 +80,7 @@ class ConnectorPlanner:
         timeline: Timeline,
         engine: Engine,
         kafka: KafkaPlanner,
-        sinks: KafkaSinkPlanner,
+        sinks: SinkPlanners,
         postgres: PostgresPlanner,
     ) -> None:
         self._postgres = postgres
@@ -143,14 +145,16 @@ class ConnectorPlanner:
         is to be told of it.
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_SINK_KEY, SLACKWATER_SINK_LOCATION_IN_USE,
-        SLACKWATER_SINK_LOCATION_UNWRITABLE, and what `KafkaSinkPlanner.plan` raises.
+        SLACKWATER_SINK_LOCATION_UNWRITABLE, and what the planners of other sinks raise.
         """
         desc = _stored_columns(written)
-        planned = (
-            self._sinks.plan(blank, context, statement, desc)
-            if isinstance(statement.connector, KafkaSinkConnector)
-            else self._files_sink(blank, statement, statement.connector, desc)
-        )
+        match statement.connector:
+            case KafkaSinkConnector():
+                planned = self._sinks.kafka.plan(blank, context, statement, desc)
+            case st.FilesSinkConnector() as files:
+                planned = self._files_sink(blank, statement, files, desc)
+            case table:
+                planned = self._sinks.lakes.plan(blank, statement, table, desc)
         item = replace(
             blank,
             create_sql=to_sql(_named_sink(planned.statement, blank, written)),
@@ -187,6 +191,8 @@ class ConnectorPlanner:
         match details.config:
             case SinkConfig() as config:
                 check_config(config, desc, sink.full_name)
+            case LakeSinkConfig() as table:
+                self._sinks.lakes.check(sink, table, desc)
             case topic:
                 check_kafka_sink(topic, desc, sink.full_name)
         before = {

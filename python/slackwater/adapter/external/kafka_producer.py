@@ -294,7 +294,7 @@ class KafkaCluster:
         return user_error(
             "SLACKWATER_SINK_UNREACHABLE",
             objectName=names.sink,
-            topic=topic,
+            place=f"the topic {topic}",
             reason=self.access.scrubbed(reason).removesuffix("."),
         )
 
@@ -302,7 +302,7 @@ class KafkaCluster:
         return user_error(
             "SLACKWATER_SINK_PROGRESS_LOST",
             objectName=names.sink,
-            topic=self.progress.name,
+            place=f"the progress topic {self.progress.name}",
             reason=reason,
         )
 

@@ -28,6 +28,16 @@ def fastavro() -> Any:
     return fastavro
 
 
+def deltalake() -> Any:
+    """The module, with its exceptions. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import deltalake
+        import deltalake.exceptions
+    except ImportError:
+        raise _missing("Delta", "delta") from None
+    return deltalake
+
+
 def psycopg() -> Any:
     """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:

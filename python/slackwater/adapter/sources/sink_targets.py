@@ -1,4 +1,4 @@
-"""The targets of sinks: folders, and topics over connections as they are now."""
+"""The targets of sinks: folders, tables, and topics over connections as they are now."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from slackwater.adapter.catalog.details import ConnectionDetails, SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.delta import DeltaTarget
 from slackwater.adapter.external.kafka_producer import (
     KafkaCluster,
     KafkaProducer,
@@ -19,18 +20,22 @@ from slackwater.adapter.external.kafka_producer import (
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.sinks import Opening, OpenSink
-from slackwater.repr.errors import FatalError, SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError, unsupported
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
 from slackwater.storage.kafka.sink_avro import AvroForm, SchemaIds, SinkSchema
 from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
+from slackwater.storage.lake.changes import LakeRows
+from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakeSinkConfig
+from slackwater.storage.lake.sink import LakeSink, SinkTable
+from slackwater.storage.lake.table import LakeTarget
 from slackwater.storage.sink_files import FilesSink, SinkConfig
 
 
 @dataclass(slots=True)
 class Targets:
-    """Folders and topics, as `SinkTargets` promises. `environment` is the environment's name."""
+    """Folders, topics and tables, as `SinkTargets` promises. `environment` is its name."""
 
     relations: Relations
     connections: Connections
@@ -44,12 +49,19 @@ class Targets:
         match details.config:
             case SinkConfig() as config:
                 return FilesSink(config, opening.desc, opening.claim, clock=self.clock_ms)
+            case LakeSinkConfig() as config:
+                return self._table(item, config, opening)
             case config:
                 return self._topic(item, config, opening)
 
     def place(self, item: CatalogItem) -> str:
-        config = item.of(SinkDetails).config
-        return config.path if isinstance(config, SinkConfig) else f"kafka {item.id}"
+        match item.of(SinkDetails).config:
+            case SinkConfig(path=path):
+                return path
+            case LakeSinkConfig(place=place):
+                return f"{place.shown} {item.id}"
+            case KafkaSinkConfig():
+                return f"kafka {item.id}"
 
     def version(self, item: CatalogItem) -> str:
         return " ".join(map(self.connections.version, item.of(SinkDetails).connections))
@@ -88,6 +100,14 @@ class Targets:
         names = self._names(item, config, connection)
         return self._cluster(connection).ensure_topics(config, names)
 
+    def ensure_table(self, item: CatalogItem, config: LakeSinkConfig, desc: RelationDesc) -> None:
+        """Makes the table of a sink over a relation with these columns, or finds that it fits.
+
+        Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE,
+        SLACKWATER_COLUMN_MISMATCH, SLACKWATER_UNSUPPORTED_TYPE, and what the connections raise.
+        """
+        self._lake_target(item, config, desc).ensure()
+
     def close(self) -> None:
         """Ends the clients that sinks share. To be called when none runs."""
         with self._lock:
@@ -117,6 +137,34 @@ class Targets:
         except BaseException:
             producer.close()
             raise
+
+    def _table(self, item: CatalogItem, config: LakeSinkConfig, opening: Opening) -> LakeSink:
+        named = SinkTable(config.place.shown, item.of(SinkDetails).version)
+        table = self._lake_target(item, config, opening.desc).opened()
+        try:
+            return LakeSink(
+                LakeRows(config, opening.desc, item.full_name),
+                named,
+                opening.claim,
+                table,
+                clock=self.clock_ms,
+                is_stopped=opening.is_stopped,
+            )
+        except BaseException:
+            table.close()
+            raise
+
+    def _lake_target(
+        self, item: CatalogItem, config: LakeSinkConfig, desc: RelationDesc
+    ) -> LakeTarget:
+        writer = f"slackwater-{self.environment}-{item.id}"
+        match config.place:
+            case DeltaPlace(uri=uri):
+                return DeltaTarget(uri, item.full_name, writer, config, desc)
+            case IcebergPlace():
+                raise unsupported(
+                    "CREATE SINK ... INTO ICEBERG", "Sinks write FILES, KAFKA and DELTA."
+                )
 
     def _names(self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId) -> SinkNames:
         made = self.relations.item(connection)

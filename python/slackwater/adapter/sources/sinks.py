@@ -63,6 +63,11 @@ class OpenSink(Protocol):
         """Whether a part of a range is out."""
         ...
 
+    @property
+    def is_due(self) -> bool:
+        """Whether another range may be written now; else time has to pass."""
+        ...
+
     def end_of_range(self, upper: Frontier) -> Frontier:
         """The end of the next range, which may be `upper`: a range that was begun is finished."""
         ...
@@ -139,7 +144,7 @@ class SinkRunner:
     """Runs the sinks of the environment. A failing sink retries and holds up no other.
 
     `awaited` has the times that statements wait for: until such a time is on record, the sink
-    flushes its files after each step.
+    does not wait for more, and flushes what it writes after each step.
     `clock_ms` gives wall clock milliseconds.
     """
 
@@ -381,6 +386,8 @@ class SinkRunner:
             if feed.frontier().value <= seen:
                 return False
             if self._paused.get(running.item.id) and not sink.is_in_range:
+                return False
+            if not sink.is_due and not self._is_awaited(running.item, sink):
                 return False
             running.is_settled = False
             return True

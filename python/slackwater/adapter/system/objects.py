@@ -42,6 +42,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
+from slackwater.storage.lake.config import LakeSinkConfig
 from slackwater.storage.sink_files import SinkConfig
 
 SystemRow = tuple[Any, ...]
@@ -187,7 +188,11 @@ def refreshes(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def _envelope(item: CatalogItem) -> str | None:
     """The envelope of a source or sink; None where there is none."""
     match item.details:
-        case SinkDetails(config=config) | GeneratorDetails(config=KeyValueConfig() as config):
+        case SinkDetails(config=LakeSinkConfig() as table):
+            return table.mode.lower()
+        case SinkDetails(config=SinkConfig() | KafkaSinkConfig() as sink):
+            return sink.envelope.lower()
+        case GeneratorDetails(config=KeyValueConfig() as config):
             return config.envelope.lower()
         case KafkaDetails(config=topic):
             return None if topic.decoding is None else topic.decoding.envelope.lower()
@@ -198,8 +203,8 @@ def _envelope(item: CatalogItem) -> str | None:
 def _format(item: CatalogItem) -> str | None:
     """The format of a source or sink; None where its connector has one form only."""
     match item.details:
-        case SinkDetails(config=config):
-            return None if config.format is None else config.format.lower()
+        case SinkDetails(config=SinkConfig() | KafkaSinkConfig() as sink):
+            return None if sink.format is None else sink.format.lower()
         case WebhookDetails(config=config):
             return config.format.lower()
         case ChangefeedDetails(config=settings):
@@ -262,16 +267,19 @@ def postgres_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def sink_type(item: CatalogItem) -> str:
-    """``files`` or ``kafka``."""
-    return "files" if item.of(SinkDetails).connection is None else "kafka"
+    """``files``, ``kafka``, ``delta`` or ``iceberg``."""
+    return item.of(SinkDetails).kind
 
 
-def _sink_formats(item: CatalogItem) -> tuple[str | None, str]:
-    """The formats of keys and of values; files have no keys apart."""
-    config = item.of(SinkDetails).config
-    if isinstance(config, SinkConfig):
-        return None, config.format.lower()
-    return config.key_format.lower() if config.key else None, config.value_format.lower()
+def _sink_formats(item: CatalogItem) -> tuple[str | None, str | None]:
+    """The formats of keys and of values; files have no keys apart, and tables no formats."""
+    match item.of(SinkDetails).config:
+        case SinkConfig() as files:
+            return None, files.format.lower()
+        case LakeSinkConfig():
+            return None, None
+        case topic:
+            return topic.key_format.lower() if topic.key else None, topic.value_format.lower()
 
 
 def source_type(item: CatalogItem) -> str:

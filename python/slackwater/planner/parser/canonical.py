@@ -21,6 +21,8 @@ from slackwater.planner.parser.kafka_source import (
     SkipLost,
 )
 from slackwater.planner.parser.kafka_sql import kafka_sql
+from slackwater.planner.parser.lake_sink import LakeSinkConnector
+from slackwater.planner.parser.lake_sinks import lake_options_sql, lake_sink_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.postgres_sql import postgres_sql
@@ -333,11 +335,15 @@ def _create_sink(s: CreateSink) -> Iterable[str]:
     yield from ("CREATE SINK", "IF NOT EXISTS" if s.if_not_exists else "")
     yield "" if s.name is None else s.name.sql
     yield from (_cluster(s.cluster), "FROM", s.from_name.sql, "INTO")
+    more: tuple[str, ...] = ()
     if isinstance(s.connector, KafkaSinkConnector):
         yield kafka_sink_sql(s.connector, s.envelope)
+    elif isinstance(s.connector, LakeSinkConnector):
+        yield lake_sink_sql(s.connector, s.envelope)
+        more = lake_options_sql(s.connector)
     else:
         yield from (_files_sink(s.connector), _envelope(s.envelope))
-    yield "" if s.snapshot else "WITH (SNAPSHOT FALSE)"
+    yield _with("" if s.snapshot else "SNAPSHOT FALSE", *more)
 
 
 def _files_sink(f: FilesSinkConnector) -> str:

@@ -14,6 +14,12 @@ from slackwater.planner.parser.kafka import read_kafka, refuse_missing_columns
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_sinks import read_kafka_sink
 from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.lake_sink import LakeSinkConnector
+from slackwater.planner.parser.lake_sinks import (
+    COMMIT_INTERVAL,
+    read_commit_interval,
+    read_lake_sink,
+)
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
@@ -85,7 +91,7 @@ _CONNECTORS = (
     f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED, KAFKA and POSTGRES."
 )
 _OTHER_SOURCES = ("MYSQL", "SQL SERVER", "DELTA")
-_OTHER_SINKS = ("ICEBERG", "DELTA", "POSTGRES")
+_OTHER_SINKS = ("POSTGRES",)
 _OTHER_GENERATORS = ("MARKETING",)
 _COLUMNS: Mapping[type, tuple[str, str]] = {
     LoadGenerator: ("a load generator", "Leave them out."),
@@ -652,14 +658,20 @@ def _sink(cursor: TokenCursor) -> CreateSink:
     cursor.expect("FROM")
     from_name = cursor.name("a relation")
     cursor.expect("INTO")
-    connector: FilesSinkConnector | KafkaSinkConnector
+    connector: FilesSinkConnector | KafkaSinkConnector | LakeSinkConnector
+    known: dict[str, ReadValue] = {"SNAPSHOT": boolean}
     if cursor.accept("KAFKA"):
         connector, envelope = read_kafka_sink(cursor)
+    elif cursor.looking_at("DELTA") or cursor.looking_at("ICEBERG"):
+        connector, envelope = read_lake_sink(cursor)
+        known[COMMIT_INTERVAL] = read_commit_interval
     else:
         connector, envelope = _files_sink(cursor), _sink_envelope(cursor)
-    snapshot = True
-    if cursor.accept("WITH"):
-        snapshot = bool(read_options(cursor, {"SNAPSHOT": boolean})["SNAPSHOT"])
+    options = read_options(cursor, known) if cursor.accept("WITH") else {}
+    snapshot = options.get("SNAPSHOT") is not False
+    if COMMIT_INTERVAL in options and isinstance(connector, LakeSinkConnector):
+        interval = cast("int", options[COMMIT_INTERVAL])
+        connector = replace(connector, commit_interval_ms=interval)
     return CreateSink(name, from_name, connector, envelope, if_not_exists, cluster, snapshot)
 
 
@@ -667,7 +679,7 @@ def _files_sink(cursor: TokenCursor) -> FilesSinkConnector:
     for other in _OTHER_SINKS:
         if cursor.looking_at(other):
             raise cursor.unsupported(
-                f"CREATE SINK ... INTO {other}", "Sinks write FILES and KAFKA."
+                f"CREATE SINK ... INTO {other}", "Sinks write FILES, KAFKA, DELTA and ICEBERG."
             )
     cursor.expect("FILES")
     options = read_options(cursor, {"PATH": text, "FORMAT": choice("PARQUET", "JSON")})

@@ -18,6 +18,7 @@ from slackwater.planner.parser.kafka_source import (
     ResnapshotSource,
     SkipLost,
 )
+from slackwater.planner.parser.lake_sink import LakeSinkConnector
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.source_tables import (
@@ -359,7 +360,7 @@ class Envelope:
 class CreateSink:
     name: QualifiedName | None
     from_name: QualifiedName
-    connector: FilesSinkConnector | KafkaSinkConnector
+    connector: FilesSinkConnector | KafkaSinkConnector | LakeSinkConnector
     envelope: Envelope = Envelope("DIFF")
     if_not_exists: bool = False
     cluster: str | None = None

@@ -180,6 +180,11 @@ class KafkaSink:
         """Every update before this time is durably out. None: the sink has not begun."""
         return self._state.frontier
 
+    @property
+    def is_due(self) -> bool:
+        """Whether another range may be written now: always."""
+        return True
+
     def end_of_range(self, upper: Frontier) -> Frontier:
         """The end of the next range, which may be `upper`: a range that was begun is finished."""
         pending = self._state.pending
@@ -312,7 +317,7 @@ class KafkaSink:
         return user_error(
             "SLACKWATER_SINK_PROGRESS_LOST",
             objectName=self._claim.name,
-            topic=self._named.progress_topic,
+            place=f"the progress topic {self._named.progress_topic}",
             reason=reason,
         )
 
@@ -333,6 +338,6 @@ class KafkaSink:
             raise user_error(
                 "SLACKWATER_SINK_UNREACHABLE",
                 objectName=self._claim.name,
-                topic=self._named.topic,
+                place=f"the topic {self._named.topic}",
                 reason="another producer with its transactional id has begun",
             ) from None

@@ -1,0 +1,41 @@
+"""``INTO DELTA`` and ``INTO ICEBERG`` as values: which table, and how rows become its contents.
+
+Source: surface 4, docs/decisions 0076.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.planner.parser.names import QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSinkConnector:
+    """A Delta table in a folder, which is made if it is not there.
+
+    MODE UPSERT is the statement's envelope UPSERT with its key, MODE APPEND the envelope DIFF. Not
+    `is_enforced`: of several rows of a key one counts.
+    """
+
+    path: str
+    is_enforced: bool = True
+    commit_interval_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSinkConnector:
+    """An Iceberg table of a catalog; for the rest as `DeltaSinkConnector`.
+
+    `namespace` has its parts separated by dots. `aws` leads to where the table's files are.
+    """
+
+    connection: QualifiedName
+    namespace: str
+    table: str
+    aws: QualifiedName | None = None
+    is_enforced: bool = True
+    commit_interval_ms: int | None = None
+
+
+LakeSinkConnector = DeltaSinkConnector | IcebergSinkConnector

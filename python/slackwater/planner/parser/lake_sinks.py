@@ -1,0 +1,100 @@
+"""The grammar of ``INTO DELTA`` and ``INTO ICEBERG``, and its canonical text.
+
+Source: surface 4, docs/decisions 0076.
+"""
+
+from __future__ import annotations
+
+from slackwater.planner.parser.durations import format_duration
+from slackwater.planner.parser.lake_sink import (
+    DeltaSinkConnector,
+    IcebergSinkConnector,
+    LakeSinkConnector,
+)
+from slackwater.planner.parser.options import OptionValue, positive_duration, read_options, text
+from slackwater.planner.parser.statements import Envelope
+from slackwater.planner.parser.tokens import TokenCursor
+from slackwater.repr.relation import quote_identifier, quote_string
+
+COMMIT_INTERVAL = "COMMIT INTERVAL"
+
+
+def read_commit_interval(cursor: TokenCursor, option: str) -> OptionValue:
+    """The value of COMMIT INTERVAL, in milliseconds."""
+    return positive_duration(cursor, option)
+
+
+def read_lake_sink(cursor: TokenCursor) -> tuple[LakeSinkConnector, Envelope]:
+    """Reads the statement's rest after INTO, up to WITH: DELTA or ICEBERG."""
+    if cursor.accept("DELTA"):
+        return _delta(cursor)
+    cursor.expect("ICEBERG")
+    return _iceberg(cursor)
+
+
+def _delta(cursor: TokenCursor) -> tuple[DeltaSinkConnector, Envelope]:
+    options = read_options(cursor, {"PATH": text})
+    envelope, is_enforced = _mode(cursor)
+    return DeltaSinkConnector(str(options["PATH"]), is_enforced), envelope
+
+
+def _iceberg(cursor: TokenCursor) -> tuple[IcebergSinkConnector, Envelope]:
+    cursor.expect("CATALOG", "CONNECTION")
+    connection = cursor.name("a connection")
+    options = read_options(cursor, {"NAMESPACE": text, "TABLE": text})
+    for option in ("NAMESPACE", "TABLE"):
+        if option not in options:
+            raise cursor.syntax_error(f"the option {option}", cursor.at(cursor.mark - 1))
+    aws = None
+    if cursor.accept("USING"):
+        cursor.expect("AWS", "CONNECTION")
+        aws = cursor.name("a connection")
+    envelope, is_enforced = _mode(cursor)
+    named = (str(options["NAMESPACE"]), str(options["TABLE"]))
+    return IcebergSinkConnector(connection, *named, aws, is_enforced), envelope
+
+
+def _mode(cursor: TokenCursor) -> tuple[Envelope, bool]:
+    """``KEY (a) NOT ENFORCED MODE UPSERT``: the envelope, and whether the key is enforced."""
+    key: tuple[str, ...] = ()
+    is_enforced = True
+    if cursor.accept("KEY"):
+        key = cursor.identifiers()
+        is_enforced = not cursor.accept("NOT", "ENFORCED")
+    elif cursor.looking_at("ENVELOPE"):
+        raise cursor.syntax_error("MODE APPEND or MODE UPSERT")
+    at = cursor.token
+    cursor.expect("MODE")
+    if cursor.accept("UPSERT"):
+        if not key:
+            raise cursor.syntax_error("KEY (columns) before MODE UPSERT", at)
+        return Envelope("UPSERT", key), is_enforced
+    if not cursor.accept("APPEND"):
+        raise cursor.syntax_error("APPEND or UPSERT")
+    if key:
+        raise cursor.syntax_error("MODE UPSERT behind KEY", at)
+    return Envelope("DIFF"), is_enforced
+
+
+def lake_sink_sql(sink: LakeSinkConnector, envelope: Envelope) -> str:
+    """The canonical text from DELTA or ICEBERG to the mode."""
+    match sink:
+        case DeltaSinkConnector(path=path):
+            words = [f"DELTA (PATH {quote_string(path)})"]
+        case IcebergSinkConnector():
+            named = f"NAMESPACE {quote_string(sink.namespace)}, TABLE {quote_string(sink.table)}"
+            words = [f"ICEBERG CATALOG CONNECTION {sink.connection.sql} ({named})"]
+            if sink.aws is not None:
+                words.append(f"USING AWS CONNECTION {sink.aws.sql}")
+    if envelope.key:
+        columns = ", ".join(map(quote_identifier, envelope.key))
+        words.append(f"KEY ({columns})" + ("" if sink.is_enforced else " NOT ENFORCED"))
+    words.append("MODE UPSERT" if envelope.key else "MODE APPEND")
+    return " ".join(words)
+
+
+def lake_options_sql(sink: LakeSinkConnector) -> tuple[str, ...]:
+    """The options in WITH beside SNAPSHOT."""
+    if sink.commit_interval_ms is None:
+        return ()
+    return (f"{COMMIT_INTERVAL} {quote_string(format_duration(sink.commit_interval_ms))}",)

@@ -1,0 +1,1 @@
+"""Sinks that commit ranges of time to tables of a lake: Delta and Iceberg."""
