@@ -18,6 +18,7 @@ from tests.support.applications.fixtures import (
 )
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
+from tests.support.iceberg.java import iceberg_java
 from tests.support.kafka.broker import kafka
 from tests.support.kafka.registry import registry
 from tests.support.persist.persistence import (
@@ -37,6 +38,7 @@ __all__ = [
     "checkpoint_store",
     "env",
     "gate",
+    "iceberg_java",
     "kafka",
     "new_database",
     "port",

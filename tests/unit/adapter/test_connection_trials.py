@@ -55,6 +55,7 @@ def failure(action, *arguments):
         (libraries.deltalake, "deltalake", "delta"),
         (libraries.psycopg, "psycopg", "postgres"),
         (libraries.boto, "boto3", "aws"),
+        (libraries.pyiceberg, "pyiceberg", "iceberg"),
     ],
 )
 def test_a_library_that_is_missing(monkeypatch, load, module, extra):
