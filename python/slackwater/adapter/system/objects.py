@@ -441,7 +441,7 @@ def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def connection_type(details: ConnectionDetails) -> str:
-    """The kind of a connection: ``kafka``, ``confluent-schema-registry``, ``postgres``, ``aws``."""
+    """The kind of a connection, such as ``kafka``, ``iceberg-catalog``."""
     return details.kind.lower().replace(" ", "-")
 
 
