@@ -6,6 +6,7 @@ Two catalogs: pyiceberg's in a database, and Iceberg's own server.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -13,13 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
-from tests.support.iceberg.java import Tables, a_table, the_table
+from tests.support.iceberg.java import Tables, a_target
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.access import AwsAccess, IcebergAccess
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, TableChanged
+from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
 
 pytestmark = pytest.mark.spark
 
@@ -70,11 +71,26 @@ def changes(rows, keys=None):
     return LakeChanges(inserted(*rows), deleted)
 
 
-def made(access, columns=COLUMNS, key=(), **more):
-    table = a_table(access, columns, **more)
-    table.make(key)
+def made(access, columns=COLUMNS, key=(), aws=None):
+    """A new table, loaded."""
+    target = a_target(access, columns, key=key, aws=aws)
+    target.ensure()
+    table = target.opened()
     assert table.load() is None
-    return table
+    return Loaded(target, table)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    target: IcebergTarget
+    table: LakeTable
+
+    @property
+    def identifier(self):
+        return self.target.rows.identifier
+
+    def __getattr__(self, name):
+        return getattr(self.table, name)
 
 
 def by_library(access, table, aws=None):
@@ -178,7 +194,7 @@ def _texts(rows):
 def test_who_is_late_changes_nothing(access, iceberg_java):
     """Of two that have loaded the same, the second is told, and leaves no file."""
     one = made(access, key=["k"])
-    other = the_table(access, COLUMNS, one.identifier)
+    other = one.target.opened()
     assert other.load() is None
     one.commit(changes([(1, "a"), (2, "b")], []), at(10))
     files = _files(access, one)
@@ -255,14 +271,21 @@ def test_tables_that_rows_do_not_fit(access):
         spec.add_identity("k")
     old = ("n", f"{table.identifier[1]}v1")
     catalog.create_table(old, found.schema(), properties={"format-version": "1"})
+    required = ("n", f"{table.identifier[1]}r")
+    catalog.create_table(required, pa.schema([each.with_nullable(False) for each in COLUMNS]))
     other = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.string())])
+    unclear = pa.schema(
+        [pa.field("a.b", pa.int32()), pa.field("a", pa.struct([pa.field("b", pa.int32())]))]
+    )
     for named, columns, reason in (
         (partitioned, COLUMNS, "it is partitioned"),
         (old, COLUMNS, "its format version is 1, and not 2"),
-        (table.identifier, other, "its column k is required, and may be NULL here"),
+        (required, COLUMNS, "its column v is required, and may be NULL here"),
+        (table.identifier, other, "its column k has the type long, and is string here"),
+        (("n", f"{table.identifier[1]}u"), unclear, "two of its columns have the path a.b"),
     ):
         with pytest.raises(SlackwaterError, match=reason) as refused:
-            the_table(access, columns, named).make([])
+            a_target(access, columns, named).ensure()
         assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
 
 
@@ -285,11 +308,11 @@ def test_a_table_that_is_gone(access):
     catalog.drop_table(table.identifier)
     with pytest.raises((TableChanged, SlackwaterError)):
         table.commit(changes([(2, "b")]), at(20))
-    loaded = the_table(access, COLUMNS, table.identifier)
+    loaded = table.target.opened()
     with pytest.raises(SlackwaterError, match="it is gone") as refused:
         loaded.load()
     assert refused.value.condition == "SLACKWATER_SINK_PROGRESS_LOST"
-    the_table(access, COLUMNS, table.identifier).make([])
+    table.target.ensure()
     # Another one of the same name is no table that was loaded.
     with pytest.raises(TableChanged):
         table.commit(changes([(2, "b")]), at(20))
@@ -299,29 +322,45 @@ def test_a_table_that_is_gone(access):
 def test_a_table_has_one_sink(access):
     table = made(access)
     table.commit(changes([(1, "a")]), at(10))
-    other = the_table(access, COLUMNS, table.identifier, sink="sink-2")
-    for fails in (other.load, lambda: other.make([]), lambda: table.make([])):
+    other = a_target(access, COLUMNS, table.identifier, sink="sink-2")
+    for fails in (other.ensure, other.opened().load):
         with pytest.raises(SlackwaterError) as refused:
             fails()
         assert refused.value.condition == "SLACKWATER_SINK_LOCATION_IN_USE"
+    # The sink itself may look again.
+    table.target.ensure()
 
 
 def test_an_answer_that_got_lost(access, monkeypatch):
     """It is not known whether the commit is there; the table tells."""
     table = made(access)
-    commit = table._catalog.commit_table
+    commit = table.table._catalog.commit_table
 
     def lost(*arguments):
         commit(*arguments)
         raise OSError("the connection broke")
 
-    monkeypatch.setattr(table._catalog, "commit_table", lost)
+    monkeypatch.setattr(table.table._catalog, "commit_table", lost)
     with pytest.raises(SlackwaterError, match="the connection broke") as refused:
         table.commit(changes([(1, "a")]), at(10))
     assert refused.value.condition == "SLACKWATER_SINK_UNREACHABLE"
     assert table.load() == at(10)
     found = by_library(access, table).scan().to_arrow().to_pylist()
     assert found == [{"k": 1, "v": "a"}]
+
+
+def test_upserts_begin_without_rows(access):
+    named = made(access).identifier
+    by_others = load_catalog("default", **catalog_properties(access, None)).load_table(named)
+    by_others.append(inserted((1, "theirs")))
+    target = a_target(access, COLUMNS, named, key=["k"])
+    with pytest.raises(SlackwaterError, match="begins with a table without rows") as refused:
+        target.ensure()
+    assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+    a_target(access, COLUMNS, named).ensure()
+    by_others.delete("k = 1")
+    target.ensure()
+    target.ensure()
 
 
 def test_silence_is_told(access, iceberg_java):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.util import find_spec
@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from py4j.java_gateway import JavaGateway
+from py4j.protocol import Py4JJavaError
 from tests.support.applications.class_archive import options
 from tests.support.server.ingress import held_port
 
-from slackwater.adapter.external.iceberg import IcebergTable, TableNames
+from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.iceberg.schema import LakeColumns
 
+_ATTEMPTS = 10
 JARS = Path(__file__).parents[3] / ".iceberg"
 
 
@@ -48,14 +51,18 @@ class Java:
     def url(self) -> str:
         """The address of a catalog server, whose tables are below `folder`."""
         if self._url is None:
-            with held_port() as port:
-                settings = self.gateway.jvm.java.util.HashMap()
-                settings.put("rest.port", str(port))
-                settings.put("uri", f"jdbc:sqlite:{self.folder}/catalog.db")
-                settings.put("warehouse", self.warehouse)
-                self._server = self._made("org.apache.iceberg.rest.RESTCatalogServer", settings)
-                self._server.start(False)
-            self._url = f"http://127.0.0.1:{port}"
+            for attempt in range(_ATTEMPTS):
+                with held_port() as port:
+                    self._server = self._catalog_server(port)
+                    try:
+                        self._server.start(False)
+                    except Py4JJavaError:
+                        # It listens at all addresses, and the port is free at one of them.
+                        if attempt + 1 == _ATTEMPTS:
+                            raise
+                        continue
+                self._url = f"http://127.0.0.1:{port}"
+                break
         return self._url
 
     @property
@@ -70,6 +77,14 @@ class Java:
         if self._server is not None:
             self._server.stop()
         self.gateway.shutdown()
+
+    def _catalog_server(self, port: int) -> Any:
+        settings = self.gateway.jvm.java.util.HashMap()
+        settings.put("rest.port", str(port))
+        settings.put("uri", f"jdbc:sqlite:{self.folder}/catalog.db?busy_timeout=60000")
+        settings.put("clients", "1")
+        settings.put("warehouse", self.warehouse)
+        return self._made("org.apache.iceberg.rest.RESTCatalogServer", settings)
 
     def _made(self, name: str, settings: Any) -> Any:
         """An object of a class whose constructor is not public."""
@@ -105,24 +120,19 @@ class Tables:
         return IcebergAccess("sql", f"sqlite:///{self.folder}/catalog.db", self.folder.as_uri())
 
 
-def a_table(
-    access: IcebergAccess, columns: Any, *, sink: str = "sink-1", aws: AwsAccess | None = None
-) -> IcebergTable:
-    """A table in a namespace of its own, which is not made yet."""
-    named = ("n", f"t{uuid.uuid4().hex}")
-    return the_table(access, columns, named, sink=sink, aws=aws)
-
-
-def the_table(
+def a_target(
     access: IcebergAccess,
     columns: Any,
-    named: tuple[str, ...],
+    named: tuple[str, ...] | None = None,
     *,
+    key: Sequence[str] = (),
     sink: str = "sink-1",
     aws: AwsAccess | None = None,
-) -> IcebergTable:
-    """The table of that name for a sink."""
-    return IcebergTable(access, aws, named, TableNames("the sink", "the table t", sink), columns)
+) -> IcebergTarget:
+    """The table of a sink, of that name or a new one."""
+    identifier = named or ("n", f"t{uuid.uuid4().hex}")
+    rows = LakeColumns(identifier, "the table t", columns, tuple(key))
+    return IcebergTarget(access, aws, sink, "the sink", rows)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from decimal import Decimal
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.iceberg.progress import (
     FRONTIER,
     History,
@@ -22,8 +24,9 @@ from slackwater.storage.iceberg.progress import (
     properties_of,
     recorded,
 )
-from slackwater.storage.iceberg.schema import Misfit, fitted, new_schema
+from slackwater.storage.iceberg.schema import Misfit, fitted, new_schema, sink_columns
 from slackwater.storage.iceberg.statistics import lower_bound, statistics_of, upper_bound
+from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 from slackwater.storage.lake.table import LakeProgress
 
 NESTED = pa.schema(
@@ -54,13 +57,61 @@ def test_a_new_schema():
         "type": "int",
     }
     assert schema["fields"][2]["type"]["value"]["element"] == "int"
-    assert "identifier-field-ids" not in new_schema(NESTED, ["k", "s"])
+    other = new_schema(NESTED, ["k", "s"])
+    assert "identifier-field-ids" not in other
+    assert not any(each["required"] for each in other["fields"])
 
 
 @pytest.mark.parametrize("kind", [pa.duration("us"), pa.decimal128(5, -2), pa.uint8()])
 def test_types_that_there_are_not(kind):
     with pytest.raises(SlackwaterError, match="SLACKWATER_UNSUPPORTED_TYPE"):
         new_schema(pa.schema([pa.field("c", kind)]))
+
+
+DESC = RelationDesc.from_json(
+    json.dumps(
+        {
+            "fields": [
+                {"name": "__time", "type": "byte", "nullable": False, "metadata": {}},
+                {"name": "c", "type": "char(3)", "nullable": True, "metadata": {}},
+            ]
+        }
+    )
+)
+
+
+def test_columns_of_a_sink():
+    append = sink_columns(LakeSinkConfig(IcebergPlace("a.b", "t"), "APPEND"), DESC)
+    assert append.identifier == ("a", "b", "t")
+    assert append.shown == "the table a.b.t"
+    assert append.schema.names == ["__time", "c", "_mz_diff", "_mz_timestamp"]
+    upsert = sink_columns(LakeSinkConfig(IcebergPlace("a", "t"), "UPSERT", ("c",)), DESC)
+    assert upsert.schema.names == ["__time", "c"]
+    assert upsert.schema.types == [pa.int8(), pa.string()]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "table", "option"),
+    [("", "t", "NAMESPACE"), ("a..b", "t", "NAMESPACE"), ("a", "", "TABLE")],
+)
+def test_names_that_are_empty(namespace, table, option):
+    with pytest.raises(SlackwaterError, match=f"The option {option} of CREATE SINK"):
+        sink_columns(LakeSinkConfig(IcebergPlace(namespace, table), "APPEND"), DESC)
+
+
+def test_fields_that_cannot_be_found():
+    fields = [
+        {"name": name, "type": "integer", "nullable": True, "metadata": {}} for name in ("a", "A")
+    ]
+    column = {
+        "name": "s",
+        "type": {"type": "struct", "fields": fields},
+        "nullable": True,
+        "metadata": {},
+    }
+    desc = RelationDesc.from_json(json.dumps({"fields": [column]}))
+    with pytest.raises(SlackwaterError, match=r"MISMATCH.*s\.a cannot be found"):
+        sink_columns(LakeSinkConfig(IcebergPlace("a", "t"), "APPEND"), desc)
 
 
 def test_columns_fit_a_schema_of_their_own():

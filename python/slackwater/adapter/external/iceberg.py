@@ -24,7 +24,6 @@ from slackwater.adapter.external.iceberg_files import CommitFiles
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.progress import (
-    SINK,
     History,
     OtherSink,
     ProgressLost,
@@ -32,8 +31,8 @@ from slackwater.storage.iceberg.progress import (
     properties_of,
     recorded,
 )
-from slackwater.storage.iceberg.schema import Fit, Misfit, fitted, new_schema
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, TableChanged
+from slackwater.storage.iceberg.schema import Fit, LakeColumns, Misfit, fitted, new_schema
+from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
 
 MAIN = "main"
 _FORMAT = 2
@@ -48,83 +47,114 @@ NEW_CATALOG = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class TableNames:
-    """The names of a sink's table. `sink` and `shown` are those of the sink and of the table in
-    messages, `recorded` is what the table has as the sink's name."""
+class IcebergTarget:
+    """The table of a sink, as `LakeTarget` promises. `writer` is the sink's name in the table.
 
-    sink: str
-    shown: str
-    recorded: str
-
-
-class IcebergTable:
-    """A table of a catalog for one sink, as `LakeTable` promises.
-
-    `identifier` has the parts of the namespace, and the table's name. `columns` are those of the
-    table's rows, in Arrow's types.
+    `access` leads to the catalog, `aws` to where the files are, if that is to be said.
     """
 
-    def __init__(
-        self,
-        access: IcebergAccess,
-        aws: AwsAccess | None,
-        identifier: Sequence[str],
-        names: TableNames,
-        columns: pa.Schema,
-    ) -> None:
+    access: IcebergAccess
+    aws: AwsAccess | None
+    writer: str
+    object_name: str
+    rows: LakeColumns
+
+    def ensure(self) -> None:
+        """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
+        table = IcebergSinkTable(self, libraries.pyiceberg())
+        try:
+            table.ensure()
+        finally:
+            table.close()
+
+    def opened(self) -> LakeTable:
+        return IcebergSinkTable(self, libraries.pyiceberg())
+
+    def misfit(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_COLUMN_MISMATCH."""
+        return user_error("SLACKWATER_COLUMN_MISMATCH", objectName=self.rows.shown, details=reason)
+
+    def owned(self, owner: str) -> SlackwaterError:
+        """SLACKWATER_SINK_LOCATION_IN_USE."""
+        return user_error("SLACKWATER_SINK_LOCATION_IN_USE", path=self.rows.shown, sink=owner)
+
+    def lost(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_SINK_PROGRESS_LOST."""
+        return user_error(
+            "SLACKWATER_SINK_PROGRESS_LOST",
+            objectName=self.object_name,
+            place=self.rows.shown,
+            reason=reason,
+        )
+
+    def unreachable(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_SINK_UNREACHABLE."""
+        for access in (self.access, self.aws):
+            reason = reason if access is None else access.scrubbed(reason)
+        return user_error(
+            "SLACKWATER_SINK_UNREACHABLE",
+            objectName=self.object_name,
+            place=self.rows.shown,
+            reason=reason.rstrip("."),
+        )
+
+
+class IcebergSinkTable:
+    """One loaded version of the table: a `LakeTable`."""
+
+    def __init__(self, target: IcebergTarget, library: Any) -> None:
         """Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE."""
-        self._library = libraries.pyiceberg()
-        self._hidden = (access, aws)
-        self.identifier = tuple(identifier)
-        self._names = names
-        self._columns = columns
+        self._target = target
+        self._library = library
         self._table: Any = None
         with self._reaching():
-            self._catalog = opened(self._library, access, aws)
+            self._catalog = opened(library, target.access, target.aws)
 
-    def make(self, key: Sequence[str]) -> None:
-        """Makes the table, and its namespace, unless it is there; then it is checked.
-
-        Raises SLACKWATER_COLUMN_MISMATCH for a table that the rows do not fit,
-        SLACKWATER_SINK_LOCATION_IN_USE for another sink's, SLACKWATER_UNSUPPORTED_TYPE, and
-        SLACKWATER_SINK_UNREACHABLE.
-        """
-        schema = new_schema(self._columns, key)
+    def ensure(self) -> None:
+        """Makes the table, and its namespace, unless it is there; then it is checked."""
+        target, rows = self._target, self._target.rows
+        try:
+            schema = new_schema(rows.schema, rows.key)
+        except Misfit as misfit:
+            raise target.misfit(str(misfit)) from None
         with self._reaching():
-            for length in range(1, len(self.identifier)):
-                self._catalog.create_namespace_if_not_exists(self.identifier[:length])
+            for length in range(1, len(rows.identifier)):
+                if not self._catalog.namespace_exists(rows.identifier[:length]):
+                    self._catalog.create_namespace_if_not_exists(rows.identifier[:length])
             made = self._library.schema.Schema.model_validate(schema)
             self._table = self._catalog.create_table_if_not_exists(
-                self.identifier, made, properties=_PROPERTIES
+                rows.identifier, made, properties=_PROPERTIES
             )
-            self._fit()
-            owner = self._table.metadata.properties.get(SINK)
-        if owner is not None:
-            raise self._owned(owner)
+        self._fit()
+        if self.load() is None and rows.key and self._has_rows():
+            raise target.misfit("MODE UPSERT begins with a table without rows")
 
     def load(self) -> LakeProgress | None:
         with self._reaching():
             try:
-                self._table = self._catalog.load_table(self.identifier)
+                self._table = self._catalog.load_table(self._target.rows.identifier)
             except self._library.exceptions.NoSuchTableError:
-                raise self._lost("it is gone") from None
+                raise self._target.lost("it is gone") from None
             metadata = self._table.metadata
         try:
-            return progress_in(self._names.recorded, history_of(metadata), metadata.properties)
+            return progress_in(self._target.writer, history_of(metadata), metadata.properties)
         except OtherSink as other:
-            raise self._owned(str(other)) from None
+            raise self._target.owned(str(other)) from None
         except ProgressLost as lost:
-            raise self._lost(str(lost)) from None
+            raise self._target.lost(str(lost)) from None
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         if self._table is None:
-            raise FatalError(f"{self._names.sink} commits to a table that it has not loaded")
+            raise FatalError(
+                f"{self._target.object_name} commits to a table that it has not loaded"
+            )
         with self._reaching():
             fit = self._fit()
             metadata = self._table.metadata
             files = CommitFiles(self._library, self._table, metadata.new_snapshot_id())
             try:
-                self._commit(files, fit, changes, recorded(self._names.recorded, progress))
+                self._commit(files, fit, changes, recorded(self._target.writer, progress))
+                files.sync(self._table.metadata_location)
             except TableChanged:
                 files.remove()
                 raise
@@ -170,6 +200,7 @@ class IcebergTable:
                 updates=properties_of(entries, snapshot.snapshot_id, snapshot.sequence_number)
             ),
         )
+        files.sync()
         self._exchange(requirements, updates)
 
     def _exchange(self, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> None:
@@ -210,31 +241,20 @@ class IcebergTable:
         """The columns as the table has them now. Raises SLACKWATER_COLUMN_MISMATCH."""
         metadata = self._table.metadata
         if metadata.format_version != _FORMAT:
-            raise self._misfit(
+            raise self._target.misfit(
                 f"its format version is {metadata.format_version}, and not {_FORMAT}"
             )
         if not metadata.spec().is_unpartitioned():
-            raise self._misfit("it is partitioned")
+            raise self._target.misfit("it is partitioned")
         try:
-            return fitted(self._columns, json.loads(metadata.schema().model_dump_json()))
+            return fitted(self._target.rows.schema, json.loads(metadata.schema().model_dump_json()))
         except Misfit as misfit:
-            raise self._misfit(str(misfit)) from None
+            raise self._target.misfit(str(misfit)) from None
 
-    def _misfit(self, reason: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_COLUMN_MISMATCH", objectName=self._names.shown, details=reason
-        )
-
-    def _owned(self, owner: str) -> SlackwaterError:
-        return user_error("SLACKWATER_SINK_LOCATION_IN_USE", path=self._names.shown, sink=owner)
-
-    def _lost(self, reason: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=self._names.sink,
-            place=self._names.shown,
-            reason=reason,
-        )
+    def _has_rows(self) -> bool:
+        current = self._table.metadata.current_snapshot()
+        manifests = [] if current is None else current.manifests(self._table.io)
+        return any(each.has_added_files() or each.has_existing_files() for each in manifests)
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -242,12 +262,8 @@ class IcebergTable:
         try:
             yield
         except failures(self._library) as failed:
-            reason = first_line(str(failed) or type(failed).__name__)
-            raise user_error(
-                "SLACKWATER_SINK_UNREACHABLE",
-                objectName=self._names.sink,
-                place=self._names.shown,
-                reason=hidden(reason, self._hidden).rstrip("."),
+            raise self._target.unreachable(
+                first_line(str(failed) or type(failed).__name__)
             ) from None
 
 
@@ -326,11 +342,3 @@ def failures(library: Any) -> tuple[type[Exception], ...]:
         known.NamespaceAlreadyExistsError,
         known.TableAlreadyExistsError,
     )
-
-
-def hidden(reason: str, accesses: Sequence[IcebergAccess | AwsAccess | None]) -> str:
-    """The reason without values of secrets."""
-    for access in accesses:
-        if access is not None:
-            reason = access.scrubbed(reason)
-    return reason

@@ -7,11 +7,13 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -71,6 +73,10 @@ class CommitFiles:
             with suppress(OSError):
                 self.table.io.delete(path)
         self._paths.clear()
+
+    def sync(self, *more: str) -> None:
+        """Makes the files, and others, durable where they are on a local disk."""
+        synced(local for each in (*self._paths, *more) if (local := local_file(each)))
 
     @property
     def _avro_codec(self) -> str:
@@ -146,6 +152,23 @@ class CommitFiles:
                     )
                 )
         return writer.to_manifest_file()
+
+
+def local_file(location: str) -> str | None:
+    """The path of a file on a local disk; None: it is elsewhere."""
+    parts = urlsplit(location)
+    return unquote(parts.path) if parts.scheme == "file" else location if not parts.scheme else None
+
+
+def synced(paths: Iterable[str]) -> None:
+    """Makes files durable, and their names. Raises OSError."""
+    files = list(paths)
+    for path in (*files, *sorted({os.path.dirname(each) for each in files})):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def pieces(rows: pa.Table, most_bytes: int) -> Iterator[pa.Table]:

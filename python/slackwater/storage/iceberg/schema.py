@@ -15,7 +15,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.repr.errors import user_error
+from slackwater.repr.errors import FatalError, invalid_option, user_error
+from slackwater.repr.relation import RelationDesc, unclear_field
+from slackwater.storage.lake.config import (
+    DIFF_NAME,
+    TIMESTAMP_NAME,
+    IcebergPlace,
+    LakeSinkConfig,
+)
 
 FIELD_ID = b"PARQUET:field_id"
 """The name under which Arrow keeps the id of a field for Parquet."""
@@ -67,6 +74,42 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeColumns:
+    """The table of a sink as its definition has it: the parts of its namespace and its name, the
+    columns of its rows, and those of its key. `shown` is the table in messages."""
+
+    identifier: tuple[str, ...]
+    shown: str
+    schema: pa.Schema
+    key: tuple[str, ...] = ()
+
+
+def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> LakeColumns:
+    """The table of a sink over a relation with these columns.
+
+    Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_COLUMN_MISMATCH for fields within a column whose
+    names cannot be kept, and SLACKWATER_INVALID_OPTION for an empty name.
+    """
+    place = config.place
+    if not isinstance(place, IcebergPlace):
+        raise FatalError(f"{place.shown} is none of Iceberg")
+    identifier = (*place.namespace.split("."), place.table)
+    for part in identifier:
+        if not part:
+            option = "TABLE" if not place.table else "NAMESPACE"
+            raise invalid_option(option, "CREATE SINK", repr(part), "a part of it is empty")
+    fields = []
+    for column, field in zip(desc.columns, desc.arrow_schema(), strict=True):
+        if (unclear := unclear_field(column.name, column.spark_type)) is not None:
+            reason = f"{unclear} cannot be found by its name"
+            raise user_error("SLACKWATER_COLUMN_MISMATCH", objectName=place.shown, details=reason)
+        fields.append(field.with_name(column.name))
+    if config.mode == "APPEND":
+        fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
+    return LakeColumns(identifier, place.shown, pa.schema(fields), config.key)
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """The columns of rows as a table has them: Arrow's schema with the ids of fields."""
 
@@ -90,14 +133,17 @@ def new_schema(columns: pa.Schema, key: Sequence[str] = ()) -> dict[str, Any]:
     """The schema of a new table with these columns.
 
     The columns of a key are its identifier fields if all of them are NOT NULL, which Iceberg asks
-    of such fields. Raises SLACKWATER_UNSUPPORTED_TYPE.
+    of such fields. All others may be NULL: the sink may go on with another relation. Raises
+    SLACKWATER_UNSUPPORTED_TYPE, and `Misfit` for names that are the same as paths.
     """
-    ids = _Ids()
-    fields = _new_fields(columns, ids)
-    required = {each["name"]: each["id"] for each in fields if each["required"]}
+    _check_paths(columns)
+    fields = _new_fields(columns, _Ids())
     schema: dict[str, Any] = {"type": "struct", "schema-id": 0, "fields": fields}
-    if key and all(name in required for name in key):
-        schema["identifier-field-ids"] = [required[name] for name in key]
+    if key and not any(columns.field(name).nullable for name in key):
+        keys = [each for each in fields if each["name"] in key]
+        for each in keys:
+            each["required"] = True
+        schema["identifier-field-ids"] = [each["id"] for each in keys]
     return schema
 
 
@@ -116,11 +162,27 @@ def _new_fields(fields: Sequence[pa.Field] | pa.Schema, ids: _Ids) -> list[dict[
         {
             "id": number,
             "name": each.name,
-            "required": not each.nullable,
+            "required": False,
             "type": _new_type(each.type, ids),
         }
         for number, each in zip(numbers, fields, strict=True)
     ]
+
+
+def _check_paths(columns: pa.Schema) -> None:
+    """Iceberg knows fields by their paths, too: a column `a.b`, and `b` within `a`."""
+    known: set[str] = set()
+    for path in (path for each in columns for path in _paths(each.name, each.type)):
+        if path in known:
+            raise Misfit(f"two of its columns have the path {path}")
+        known.add(path)
+
+
+def _paths(path: str, kind: pa.DataType) -> Iterator[str]:
+    yield path
+    if pa.types.is_nested(kind):
+        for each in _inner(kind):
+            yield from _paths(f"{path}.{each.name}", each.type)
 
 
 def _new_type(kind: pa.DataType, ids: _Ids) -> str | dict[str, Any]:
@@ -134,14 +196,14 @@ def _new_type(kind: pa.DataType, ids: _Ids) -> str | dict[str, Any]:
             "key": _new_type(kind.key_type, ids),
             "value-id": value,
             "value": _new_type(kind.item_type, ids),
-            "value-required": not kind.item_field.nullable,
+            "value-required": False,
         }
     if pa.types.is_list(kind):
         return {
             "type": "list",
             "element-id": ids.next(),
             "element": _new_type(kind.value_type, ids),
-            "element-required": not kind.value_field.nullable,
+            "element-required": False,
         }
     return _plain(kind)
 
