@@ -374,6 +374,33 @@ def test_silence_is_told(access, iceberg_java):
     assert iceberg_java.rows(location(access, table)) == [[1, "a"]]
 
 
+def test_java_finds_the_tables_of_a_database(tmp_path, iceberg_java):
+    """Its own catalog over the same database loads a table, and commits to it."""
+    access = Tables(tmp_path).access()
+    table = made(access)
+    table.commit(changes([(1, "a")]), at(10))
+    named = (f"{tmp_path}/catalog.db", access.warehouse, table)
+    with iceberg_java.table_of_database(*named) as theirs:
+        theirs.updateProperties().set("theirs", "1").commit()
+    table.commit(changes([(2, "b")]), at(20))
+    with iceberg_java.table_of_database(*named) as theirs:
+        assert theirs.currentSnapshot().summary().get("slackwater.frontier") == "20"
+        assert theirs.properties().get("theirs") == "1"
+
+
+@pytest.mark.postgres
+def test_a_catalog_in_postgresql(tmp_path, postgres):
+    access = IcebergAccess("sql", postgres.new_database(), tmp_path.as_uri(), "theirs")
+    table = made(access, key=["k"])
+    table.commit(changes([(1, "a")], []), at(10))
+    late = table.target.opened()
+    assert late.load() == at(10)
+    table.commit(changes([(1, "b")], [1]), at(20))
+    with pytest.raises(TableChanged):
+        late.commit(changes([(1, "c")], [1]), at(20))
+    assert late.load() == at(20)
+
+
 def test_tables_in_s3(tmp_path, s3):
     aws = AwsAccess("us-east-1", s3.endpoint, "access-of-the-tests", "secret-of-the-tests")
     warehouse = f"s3://{s3.new_bucket()}/w"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from importlib.util import find_spec
@@ -72,6 +73,27 @@ class Java:
     def access(self) -> IcebergAccess:
         """The way into the catalog server."""
         return IcebergAccess("rest", self.url, self.warehouse)
+
+    @contextmanager
+    def table_of_database(self, database: str, warehouse: str, table: Any) -> Iterator[Any]:
+        """A table as Java's own catalog over a database of SQLite has it."""
+        jvm = self.gateway.jvm
+        settings = jvm.java.util.HashMap()
+        settings.put("uri", f"jdbc:sqlite:{database}?busy_timeout=60000")
+        settings.put("clients", "1")
+        settings.put("warehouse", warehouse)
+        settings.put("io-impl", "org.apache.iceberg.hadoop.HadoopFileIO")
+        catalog = jvm.org.apache.iceberg.jdbc.JdbcCatalog()
+        catalog.setConf(jvm.org.apache.hadoop.conf.Configuration())
+        catalog.initialize("default", settings)
+        identifier = jvm.org.apache.iceberg.catalog.TableIdentifier.parse(
+            ".".join(table.identifier)
+        )
+        # While it is open, it may have the database locked.
+        try:
+            yield catalog.loadTable(identifier)
+        finally:
+            catalog.close()
 
     def close(self) -> None:
         if self._server is not None:

@@ -328,7 +328,7 @@ def database_url(url: str, password: str | None) -> str:
 
 
 def failures(library: Any) -> tuple[type[Exception], ...]:
-    """What a catalog, its database and its files raise when they do not do what they are asked."""
+    """The errors of a catalog, its database and its files that do not do what they are asked."""
     known = library.exceptions
     return (
         OSError,

@@ -27,7 +27,7 @@ _DECIMAL = re.compile(r"decimal\(.*\)")
 
 @dataclass(slots=True)
 class FileStatistics:
-    """What readers know of a file before they open it, by the ids of its fields."""
+    """The statistics of a file, which readers see before they open it, by the ids of its fields."""
 
     rows: int
     sizes: dict[int, int] = field(default_factory=dict)
