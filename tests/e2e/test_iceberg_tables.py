@@ -6,6 +6,7 @@ Two catalogs: pyiceberg's in a database, and Iceberg's own server.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -14,13 +15,20 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
+from tests.chaos.test_delta_sink_killed import DESC, UPDATES, write
 from tests.support.iceberg.java import Tables, a_target
 
-from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
+from slackwater.adapter.external.iceberg import IcebergSinkTable, IcebergTarget, catalog_properties
+from slackwater.adapter.external.iceberg_files import CommitFiles
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.iceberg.schema import sink_columns
+from slackwater.storage.lake.changes import LakeRows
+from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
+from slackwater.storage.lake.sink import LakeSink, SinkTable
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.sink_folder import Claim
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +104,8 @@ class Loaded:
 def by_library(access, table, aws=None):
     """The table as pyiceberg alone has it."""
     catalog = load_catalog("default", **catalog_properties(access, aws))
-    return catalog.load_table(table.identifier)
+    target = table if isinstance(table, IcebergTarget) else table.target
+    return catalog.load_table(target.rows.identifier)
 
 
 def location(access, table):
@@ -347,6 +356,87 @@ def test_an_answer_that_got_lost(access, monkeypatch):
     assert table.load() == at(10)
     found = by_library(access, table).scan().to_arrow().to_pylist()
     assert found == [{"k": 1, "v": "a"}]
+
+
+def test_a_table_that_does_not_fit_any_more(access):
+    table = made(access)
+    table.commit(changes([(1, "a")]), at(10))
+    with by_library(access, table).update_schema() as theirs:
+        theirs.delete_column("v")
+    for fails in (table.load, table.target.ensure):
+        with pytest.raises(SlackwaterError, match="it has no column v") as refused:
+            fails()
+        assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+def test_the_first_contents_delete_nothing(access):
+    table = made(access, key=["k"])
+    table.commit(changes([], []), at(10))
+    table.commit(changes([(1, "a")], [1]), at(20))
+    table.commit(changes([(1, "b")], [1]), at(30))
+    summaries = [each.summary for each in by_library(access, table).metadata.snapshots]
+    assert [each["total-equality-deletes"] for each in summaries] == ["0", "0", "1"]
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+STEPS = ("data", "deletes", "manifests", "manifest_list", "sync", "_exchange", "_exchange done")
+
+
+def dies(monkeypatch, step, number):
+    """The process ends before that step of that commit, or after it."""
+    kind = IcebergSinkTable if step.startswith("_") else CommitFiles
+    name, _, done = step.partition(" ")
+    does, left = getattr(kind, name), [number]
+
+    def step_of_it(*arguments):
+        left[0] -= 1
+        if not left[0] and not done:
+            raise Killed
+        answer = does(*arguments)
+        if not left[0]:
+            raise Killed
+        return answer
+
+    monkeypatch.setattr(kind, name, step_of_it)
+
+
+@pytest.mark.parametrize("mode", ["APPEND", "UPSERT"])
+@pytest.mark.parametrize("step", STEPS)
+def test_what_a_killed_sink_has_not_committed_is_there_once(
+    tmp_path, iceberg_java, monkeypatch, mode, step
+):
+    config = LakeSinkConfig(IcebergPlace("n", "t"), mode, ("k",) if mode == "UPSERT" else ())
+    access = Tables(tmp_path).access()
+    target = IcebergTarget(access, None, "it", "s", sink_columns(config, DESC))
+
+    def opened(epoch):
+        return LakeSink(
+            LakeRows(config, DESC, "s"),
+            SinkTable("it"),
+            Claim("u1", "s", epoch, lambda: None),
+            target.opened(),
+            clock=lambda: 0,
+            is_stopped=lambda: False,
+        )
+
+    target.ensure()
+    if (mode, step) != ("APPEND", "deletes"):
+        with monkeypatch.context() as patched:
+            dies(patched, step, 1 if step == "deletes" else 3 if step == "sync" else 2)
+            with pytest.raises(Killed):
+                write(opened(1))
+    write(opened(2))
+    found = iceberg_java.rows(by_library(access, target).metadata_location)
+    if mode == "APPEND":
+        assert found == sorted(([k, v, diff, time] for k, v, time, diff in UPDATES), key=repr)
+        return
+    rows = Counter()
+    for k, v, _, diff in UPDATES:
+        rows[k, v] += diff
+    assert found == sorted(map(list, +rows), key=repr)
 
 
 def test_upserts_begin_without_rows(access):

@@ -125,7 +125,6 @@ class IcebergSinkTable:
             self._table = self._catalog.create_table_if_not_exists(
                 rows.identifier, made, properties=_PROPERTIES
             )
-        self._fit()
         if self.load() is None and rows.key and self._has_rows():
             raise target.misfit("MODE UPSERT begins with a table without rows")
 
@@ -137,11 +136,13 @@ class IcebergSinkTable:
                 raise self._target.lost("it is gone") from None
             metadata = self._table.metadata
         try:
-            return progress_in(self._target.writer, history_of(metadata), metadata.properties)
+            found = progress_in(self._target.writer, history_of(metadata), metadata.properties)
         except OtherSink as other:
             raise self._target.owned(str(other)) from None
         except ProgressLost as lost:
             raise self._target.lost(str(lost)) from None
+        self._fit()
+        return found
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         if self._table is None:
@@ -218,7 +219,8 @@ class IcebergSinkTable:
         self._table.metadata_location = done.metadata_location
 
     def _deletes(self, files: CommitFiles, fit: Fit, deleted: pa.Table) -> list[Any]:
-        if self._table.metadata.current_snapshot() is None:
+        # Of a table without rows none has to go.
+        if not self._has_rows():
             return []
         return files.deletes(deleted, fit.of(deleted.column_names))
 
