@@ -144,6 +144,11 @@ def test_tables_follow_a_view_whatever_others_do(workplace, lake):
     shown = "SELECT type, envelope_type, format FROM slackwater.mz_catalog.mz_sinks WHERE name = "
     assert place.rows(f"{shown}'one'") == [["iceberg", "upsert", None]]
     assert statuses(place, "one") == [["running", None]]
+    tables = "SELECT namespace, `table` FROM slackwater.mz_catalog.mz_iceberg_sinks"
+    assert sorted(place.rows(f"{tables} WHERE namespace = '{lake.namespace}'")) == [
+        [lake.namespace, "all"],
+        [lake.namespace, "one"],
+    ]
     with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
         place.sql("DROP CONNECTION lake")
 

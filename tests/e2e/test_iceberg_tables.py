@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import requests
 from pyiceberg.catalog import load_catalog
 from tests.chaos.test_delta_sink_killed import DESC, UPDATES, write
 from tests.support.iceberg.java import Tables, a_target
@@ -476,6 +477,23 @@ def test_java_finds_the_tables_of_a_database(tmp_path, iceberg_java):
     with iceberg_java.table_of_database(*named) as theirs:
         assert theirs.currentSnapshot().summary().get("slackwater.frontier") == "20"
         assert theirs.properties().get("theirs") == "1"
+
+
+def test_a_server_that_wants_a_token(iceberg_java, monkeypatch):
+    """The credential buys it; variables of the process say nothing."""
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__CREDENTIAL", "other:credential")
+    monkeypatch.setenv("PYICEBERG_CATALOG__DEFAULT__WAREHOUSE", "s3://elsewhere")
+    access = replace(iceberg_java.access(), credential="client:hunter2", scope="catalog")
+    table = made(access)
+    table.commit(changes([(1, "a")]), at(10))
+    assert table.load() == at(10)
+    session = table.table._catalog._session
+    asked = session.prepare_request(requests.Request("GET", access.url))
+    assert asked.headers["Authorization"].startswith("Bearer ")
+    assert "hunter2" not in asked.headers["Authorization"]
+    with pytest.raises(SlackwaterError, match="SLACKWATER_SINK_UNREACHABLE") as refused:
+        a_target(replace(access, url="http://127.0.0.1:1", secrets=("hunter2",)), COLUMNS).ensure()
+    assert "hunter2" not in refused.value.message
 
 
 @pytest.mark.postgres

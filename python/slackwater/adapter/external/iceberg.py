@@ -286,8 +286,9 @@ def history_of(metadata: Any) -> History:
 
 def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
     """The catalog to which a connection leads. Raises what `failures` lists."""
-    name = access.catalog_name or NEW_CATALOG
-    return library.catalog.load_catalog(name, **catalog_properties(access, aws))
+    # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
+    load = library.catalog.load_rest if access.catalog_type == "rest" else library.catalog.load_sql
+    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, aws))
 
 
 def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:
