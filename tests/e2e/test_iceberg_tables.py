@@ -454,6 +454,22 @@ def test_upserts_begin_without_rows(access):
     target.ensure()
 
 
+def test_a_commit_that_something_between_has_asked_for_twice(access, monkeypatch):
+    """The second answer is that the table has changed; the files are the table's."""
+    table = made(access)
+    commit = table.table._catalog.commit_table
+
+    def twice(*arguments):
+        commit(*arguments)
+        return commit(*arguments)
+
+    monkeypatch.setattr(table.table._catalog, "commit_table", twice)
+    with pytest.raises(TableChanged):
+        table.commit(changes([(1, "a")]), at(10))
+    assert table.load() == at(10)
+    assert by_library(access, table).scan().to_arrow().to_pylist() == [{"k": 1, "v": "a"}]
+
+
 def test_silence_is_told(access, iceberg_java):
     """A commit without rows, the table's first one too."""
     table = made(access, key=["k"])

@@ -19,7 +19,7 @@ from tests.support.server.ingress import held_port
 
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.storage.access import AwsAccess, IcebergAccess
-from slackwater.storage.iceberg.schema import LakeColumns
+from slackwater.storage.iceberg.schema import SinkColumns
 
 _ATTEMPTS = 10
 JARS = Path(__file__).parents[3] / ".iceberg"
@@ -153,7 +153,7 @@ def a_target(
 ) -> IcebergTarget:
     """The table of a sink, of that name or a new one."""
     identifier = named or ("n", f"t{uuid.uuid4().hex}")
-    rows = LakeColumns(identifier, "the table t", columns, tuple(key))
+    rows = SinkColumns(identifier, "the table t", columns, tuple(key))
     return IcebergTarget(access, aws, sink, "the sink", rows)
 
 

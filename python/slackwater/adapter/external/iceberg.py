@@ -31,7 +31,7 @@ from slackwater.storage.iceberg.progress import (
     properties_of,
     recorded,
 )
-from slackwater.storage.iceberg.schema import Fit, LakeColumns, Misfit, fitted, new_schema
+from slackwater.storage.iceberg.schema import Fit, Misfit, SinkColumns, fitted, new_schema
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
 
 MAIN = "main"
@@ -57,7 +57,7 @@ class IcebergTarget:
     aws: AwsAccess | None
     writer: str
     object_name: str
-    rows: LakeColumns
+    rows: SinkColumns
 
     def ensure(self) -> None:
         """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
@@ -157,7 +157,9 @@ class IcebergSinkTable:
                 self._commit(files, fit, changes, recorded(self._target.writer, progress))
                 files.sync(self._table.metadata_location)
             except TableChanged:
-                files.remove()
+                # What lies between may have asked twice: then the first time it was committed.
+                if not self._is_there(files.snapshot_id):
+                    files.remove()
                 raise
 
     def close(self) -> None:
@@ -252,6 +254,10 @@ class IcebergSinkTable:
             return fitted(self._target.rows.schema, json.loads(metadata.schema().model_dump_json()))
         except Misfit as misfit:
             raise self._target.misfit(str(misfit)) from None
+
+    def _is_there(self, snapshot_id: int) -> bool:
+        found = self._catalog.load_table(self._target.rows.identifier)
+        return found.metadata.snapshot_by_id(snapshot_id) is not None
 
     def _has_rows(self) -> bool:
         current = self._table.metadata.current_snapshot()

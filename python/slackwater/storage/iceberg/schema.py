@@ -74,7 +74,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class LakeColumns:
+class SinkColumns:
     """The table of a sink as its definition has it: the parts of its namespace and its name, the
     columns of its rows, and those of its key. `shown` is the table in messages."""
 
@@ -84,7 +84,7 @@ class LakeColumns:
     key: tuple[str, ...] = ()
 
 
-def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> LakeColumns:
+def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
     """The table of a sink over a relation with these columns.
 
     Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_COLUMN_MISMATCH for fields within a column whose
@@ -106,7 +106,7 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> LakeColumns:
         fields.append(field.with_name(column.name))
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
-    return LakeColumns(identifier, place.shown, pa.schema(fields), config.key)
+    return SinkColumns(identifier, place.shown, pa.schema(fields), config.key)
 
 
 @dataclass(frozen=True, slots=True)
