@@ -125,7 +125,9 @@ class IcebergSinkTable:
             self._table = self._catalog.create_table_if_not_exists(
                 rows.identifier, made, properties=_PROPERTIES
             )
-        if self.load() is None and rows.key and self._has_rows():
+        found = self.load()
+        self._fit()
+        if found is None and rows.key and self._has_rows():
             raise target.misfit("MODE UPSERT begins with a table without rows")
 
     def load(self) -> LakeProgress | None:
@@ -141,7 +143,9 @@ class IcebergSinkTable:
             raise self._target.owned(str(other)) from None
         except ProgressLost as lost:
             raise self._target.lost(str(lost)) from None
-        self._fit()
+        if found is not None:
+            # Without progress it may be another table, which is to be told in the first place.
+            self._fit()
         return found
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
