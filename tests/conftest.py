@@ -19,6 +19,7 @@ from tests.support.applications.fixtures import (
 )
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
+from tests.support.iceberg.java import iceberg_java
 from tests.support.kafka.broker import kafka
 from tests.support.kafka.registry import registry
 from tests.support.persist.persistence import (
@@ -40,6 +41,7 @@ __all__ = [
     "cluster",
     "env",
     "gate",
+    "iceberg_java",
     "kafka",
     "new_database",
     "new_env",

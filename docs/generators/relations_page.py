@@ -121,6 +121,7 @@ DESCRIPTIONS: Mapping[str, str] = {
         " A row of a file is a message."
     ),
     "mz_kafka_sinks": "The topics of sinks that write to Kafka.",
+    "mz_iceberg_sinks": "The tables of sinks that write to Iceberg.",
     "mz_aws_connections": "The connections to AWS, with the ids of their secrets.",
     "mz_webhook_sources": "The addresses of webhook sources.",
     "mz_hydration_progress": (

@@ -30,25 +30,25 @@ def delta_sink(folder):
         f"time for 1000 rows of a range of {ROWS}, appended, four columns",
         "ms",
         1000 / 100,
-        _taken(appended, 0, _updates(0, ROWS, 0)) * 1000 / ROWS,
+        taken(appended, 0, updates(0, ROWS, 0)) * 1000 / ROWS,
     )
     upserted = _opened(folder / "upsert", "UPSERT")
-    _taken(upserted, 0, _updates(0, ROWS, 0))
-    changed = pa.concat_tables([_updates(0, ROWS, 1, -1), _updates(0, ROWS, 1, 1, "other")])
+    taken(upserted, 0, updates(0, ROWS, 0))
+    changed = pa.concat_tables([updates(0, ROWS, 1, -1), updates(0, ROWS, 1, 1, "other")])
     yield Figure(
         "delta_sink_upsert",
         f"time for 1000 rows of a range in which {ROWS} keys change",
         "ms",
         1000 / 25,
-        _taken(upserted, 1, changed) * 1000 / ROWS,
+        taken(upserted, 1, changed) * 1000 / ROWS,
     )
     for mode in ("APPEND", "UPSERT"):
         sink = _opened(folder / f"small {mode}", mode)
-        _taken(sink, 0, _updates(0, SMALL, 0))
+        taken(sink, 0, updates(0, SMALL, 0))
         times = []
         for at in range(1, ROUNDS):
-            change = [_updates(at, at + 1, at, -1), _updates(at, at + 1, at, 1, "other")]
-            times.append(_taken(sink, at, pa.concat_tables(change)))
+            change = [updates(at, at + 1, at, -1), updates(at, at + 1, at, 1, "other")]
+            times.append(taken(sink, at, pa.concat_tables(change)))
         yield Figure(
             f"delta_sink_commit_{mode.lower()}",
             f"a range in which one row of {SMALL} changes, committed, p50",
@@ -73,14 +73,14 @@ def _opened(folder, mode):
     )
 
 
-def _taken(sink, at, updates):
+def taken(sink, at, updates):
     """The milliseconds that a range of one time takes."""
     began = time.perf_counter()
     sink.write(Frontier(at), Frontier(at + 1), [updates])
     return (time.perf_counter() - began) * 1000
 
 
-def _updates(first, end, time_ms, diff=1, customer="customer"):
+def updates(first, end, time_ms, diff=1, customer="customer"):
     schema = DESC.update_schema()
     numbers, size = pa.array(range(first, end), pa.int64()), end - first
     columns = [

@@ -159,8 +159,3 @@ def test_what_a_table_cannot_have_is_refused_when_the_sink_is_made(workplace):
     assert not path.exists()
     with pytest.raises(SqlError, match=r"SLACKWATER_UNSUPPORTED.*the scheme s3"):
         place.sql("CREATE SINK s FROM t INTO DELTA (PATH 's3://b/t') MODE APPEND")
-    with pytest.raises(SqlError, match=r"SLACKWATER_UNSUPPORTED.*INTO ICEBERG"):
-        place.sql(
-            "CREATE SINK s FROM t INTO ICEBERG CATALOG CONNECTION c (NAMESPACE 'n', TABLE 't') "
-            "MODE APPEND"
-        )

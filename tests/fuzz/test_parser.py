@@ -294,7 +294,7 @@ numbers = {"PORT": st.just(("65535",)), "PROGRESS TOPIC REPLICATION FACTOR": st.
 places = {
     "BROKERS": st.sampled_from([("h",), ("h:1", "[::1]:2")]),
     "HOST": st.just(("h",)),
-    "URL": st.sampled_from([("https://r",), ("https://r:1/a",)]),
+    "URL": st.sampled_from([("https://r",), ("https://r:1/a",), ("postgresql://u@h:1/d",)]),
     "ENDPOINT": st.just(("http://e",)),
 }
 options = st.sampled_from(sorted({**secrets, **free_texts, **words, **numbers, **places}))
@@ -311,21 +311,37 @@ given_options = st.lists(
     max_size=5,
     unique_by=lambda option: option.name,
 ).map(tuple)
-connected = st.builds(
-    CreateConnection,
-    names,
-    st.just("AWS"),
-    given_options.map(lambda given: tuple(o for o in given if o.name in ("REGION", "ENDPOINT"))),
-    st.booleans(),
-    booleans,
-) | st.builds(
-    CreateConnection,
-    names,
-    st.just("KAFKA"),
-    st.tuples(
-        places["BROKERS"].map(lambda brokers: ConnectionOption("BROKERS", brokers)),
-        st.builds(ConnectionOption, st.just("PROGRESS TOPIC"), st.tuples(texts)),
-    ),
+connected = (
+    st.builds(
+        CreateConnection,
+        names,
+        st.just("AWS"),
+        given_options.map(
+            lambda given: tuple(o for o in given if o.name in ("REGION", "ENDPOINT"))
+        ),
+        st.booleans(),
+        booleans,
+    )
+    | st.builds(
+        CreateConnection,
+        names,
+        st.just("KAFKA"),
+        st.tuples(
+            places["BROKERS"].map(lambda brokers: ConnectionOption("BROKERS", brokers)),
+            st.builds(ConnectionOption, st.just("PROGRESS TOPIC"), st.tuples(texts)),
+        ),
+    )
+    | st.builds(
+        CreateConnection,
+        names,
+        st.just("ICEBERG CATALOG"),
+        st.tuples(
+            st.just(ConnectionOption("CATALOG TYPE", ("rest",))),
+            st.just(ConnectionOption("URL", ("https://r:1/a",))),
+            st.builds(ConnectionOption, st.just("WAREHOUSE"), st.tuples(texts)),
+            st.builds(ConnectionOption, st.just("CREDENTIAL"), names),
+        ),
+    )
 )
 altered = st.builds(AlterConnection, names, given_options, validate=booleans) | st.builds(
     AlterConnection,

@@ -92,3 +92,27 @@ class AwsAccess:
     def scrubbed(self, message: str) -> str:
         """The message without values of secrets."""
         return scrubbed(message, self.secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergAccess:
+    """A catalog of Iceberg: tables in a database (sql), or a server (rest).
+
+    `url` has no password: `credential` is that of the database's user, or what a server takes for a
+    token. `catalog_name` None: the usual one, by which a database knows its tables. `version` is
+    another one after each change, as of the others.
+    """
+
+    catalog_type: str
+    url: str
+    warehouse: str | None
+    catalog_name: str | None = None
+    credential: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    scope: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    version: str = ""
+
+    def scrubbed(self, message: str) -> str:
+        """The message without values of secrets."""
+        return scrubbed(message, self.secrets)

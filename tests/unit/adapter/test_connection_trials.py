@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 
 from slackwater.adapter.external import libraries
 from slackwater.adapter.external.files import certificate_files
-from slackwater.adapter.external.trials import aws, kafka, postgres, reaching, registry
+from slackwater.adapter.external.trials import aws, iceberg, kafka, postgres, reaching, registry
 from slackwater.adapter.external.trials.kafka import ClientError
 from slackwater.adapter.external.trials.reaching import reach_one, reached
 from slackwater.adapter.external.trials.steps import Deadline, StepFailed, Target
@@ -25,6 +25,7 @@ from slackwater.adapter.external.trials.validation import validate
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.access import (
     AwsAccess,
+    IcebergAccess,
     PostgresAccess,
     RegistryAccess,
     Tls,
@@ -55,6 +56,7 @@ def failure(action, *arguments):
         (libraries.deltalake, "deltalake", "delta"),
         (libraries.psycopg, "psycopg", "postgres"),
         (libraries.boto, "boto3", "aws"),
+        (libraries.pyiceberg, "pyiceberg", "iceberg"),
     ],
 )
 def test_a_library_that_is_missing(monkeypatch, load, module, extra):
@@ -322,6 +324,56 @@ def test_aws(s3, port):
         found = failure(aws.validate, refused, LONG)
         assert found == ("permission", "AccessDenied: not you")
     assert aws.step_of("InvalidClientTokenId") == "login"
+
+
+def catalog(kind, url, **more):
+    return IcebergAccess(kind, url, "/nowhere", **more)
+
+
+@pytest.mark.parametrize(
+    ("status", "step", "reason"),
+    [
+        ("401 Unauthorized", "login", "no such client"),
+        ("403 Forbidden", "permission", "no such client"),
+        ("503 Away", "login", "no such client"),
+    ],
+)
+def test_a_catalog_that_refuses(status, step, reason):
+    body = '{"error": {"message": "no such client", "type": "Refused", "code": 1}}'
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    with listening(saying((head + body).encode())) as port:
+        url = f"http://127.0.0.1:{port}/api"
+        found = failure(iceberg.validate, catalog("rest", url), LONG)
+        assert (found[0], reason in found[1]) == (step, True), found
+
+
+def test_a_catalog_that_is_none(port):
+    assert failure(iceberg.validate, catalog("rest", f"http://127.0.0.1:{port}"), LONG) == (
+        "TCP",
+        "Connection refused",
+    )
+    with listening(saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nwelcome")) as other:
+        url = f"http://127.0.0.1:{other}"
+        assert failure(iceberg.validate, catalog("rest", url), LONG)[0] == "login"
+
+
+def test_catalogs_in_databases(database, tmp_path):
+    url = f"postgresql://bob@localhost:{database}"
+    right = catalog("sql", f"{url}/postgres?sslmode=require", credential="the right one")
+    iceberg.validate(right, LONG)
+    file = tmp_path / "catalog.db"
+    iceberg.validate(catalog("sql", f"sqlite:///{file}"), LONG)
+    assert not file.exists()
+    file.write_text("this is no database, but long enough to be taken for one" * 100)
+    folder = tmp_path / "closed"
+    for access, step, reason in (
+        (catalog("sql", f"{url}/postgres", credential="hunter2"), "login", "password"),
+        (catalog("sql", f"{url}/nowhere", credential="the right one"), "login", "not exist"),
+        (catalog("sql", f"sqlite:///{file}"), "login", "file is not a database"),
+        (catalog("sql", f"sqlite:///{folder}/c.db"), "name", "there is no such folder"),
+    ):
+        found = failure(iceberg.validate, access, LONG)
+        assert (found[0], reason in found[1]) == (step, True), found
 
 
 def test_the_error_names_the_step_and_no_secret(port):

@@ -283,9 +283,12 @@ def test_changes_are_in_the_audit(place):
 TEXTS = {
     "BROKERS": ("h:1", "i"),
     "PORT": ("1",),
-    "URL": ("http://h",),
     "ENDPOINT": ("https://h",),
+    "WAREHOUSE": ("s3://b",),
     "PROGRESS TOPIC REPLICATION FACTOR": ("3",),
+}
+CHOICES = {option: [(word,) for word in words] for option, words in WORDS.items()} | {
+    "URL": [("http://h",), ("postgresql://u@h/d",), ("sqlite:////f",)]
 }
 SECRET_ID = user_id(9)
 values = {
@@ -294,7 +297,7 @@ values = {
     else st.sampled_from(
         [
             ConnectionSetting(option, texts)
-            for texts in [(word,) for word in WORDS.get(option, ())] or [TEXTS.get(option, ("x",))]
+            for texts in CHOICES.get(option) or [TEXTS.get(option, ("x",))]
         ]
     )
     for option, form in FORMS.items()
@@ -306,6 +309,7 @@ BEGUN = {
     "CONFLUENT SCHEMA REGISTRY": ("URL", "USERNAME"),
     "POSTGRES": ("HOST", "DATABASE", "USER", "SSL CERTIFICATE AUTHORITY", "SSL MODE"),
     "AWS": ("REGION",),
+    "ICEBERG CATALOG": ("CATALOG TYPE", "URL", "WAREHOUSE"),
 }
 
 

@@ -65,6 +65,7 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
+from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.sink_statistics import SinkStatistics
@@ -91,6 +92,9 @@ PUBLICATION = PostgresDetails(
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 INTO_TOPIC = SinkDetails(
     KafkaSinkConfig("t", "TEXT", "JSON", "UPSERT", ("k",)), Timestamp(0), connection=user_id(20)
+)
+INTO_TABLE = SinkDetails(
+    LakeSinkConfig(IcebergPlace("n", "t"), "APPEND"), Timestamp(0), connection=user_id(20)
 )
 
 
@@ -140,6 +144,7 @@ def snapshot():
         entry(26, "of_topic", ItemKind.TABLE, 25, details=OF_TOPIC),
         entry(27, "publication", ItemKind.SOURCE, 20, details=PUBLICATION),
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
+        entry(30, "into_table", ItemKind.SINK, 14, 20, details=INTO_TABLE),
         *(
             entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
             for number, name, kind, settings in (
@@ -255,7 +260,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_read_holds mz_comments mz_recent_ticks mz_recent_tick_steps
         mz_source_references mz_kafka_source_tables
         mz_secrets mz_connections mz_kafka_connections mz_kafka_sources mz_kafka_sinks
-        mz_sink_statistics mz_aws_connections
+        mz_iceberg_sinks mz_sink_statistics mz_aws_connections
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
@@ -358,6 +363,7 @@ def test_objects_of_each_kind(snapshot):
         "of_topic": "table",
         "publication": "source",
         "into_topic": "sink",
+        "into_table": "sink",
         "v": "view",
         "mv": "materialized-view",
         "mv2": "materialized-view",
@@ -373,10 +379,11 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 17
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 18
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "into_topic",
+        "into_table",
         "idx",
         "key",
         "k",
@@ -408,6 +415,9 @@ def test_objects_of_each_kind(snapshot):
     assert sink["format"] is None
     (counts,) = rows("mz_sink_statistics", snapshot)
     assert list(counts.values()) == ["u23", None, 3, 2, 30, 20]
+    table = user_rows("mz_sinks", snapshot)["into_table"]
+    assert [table[each] for each in told] == ["iceberg", "u20", "append", None, None]
+    assert rows("mz_iceberg_sinks", snapshot) == [{"id": "u30", "namespace": "n", "table": "t"}]
     assert rows("mz_kafka_sinks", snapshot) == [{"id": "u23", "topic": "t"}]
     assert rows("mz_kafka_connections", snapshot) == [
         {"id": "u20", "brokers": ["h", "i:1"], "sink_progress_topic": None}
@@ -445,6 +455,8 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u27", "u20"),
         ("u23", "u14"),
         ("u23", "u20"),
+        ("u30", "u14"),
+        ("u30", "u20"),
     }
     source = rows("mz_source_statuses", snapshot)[0]
     assert (source["status"], source["error"]) == ("stalled", "bad row")

@@ -153,8 +153,8 @@ class ConnectorPlanner:
                 planned = self._sinks.kafka.plan(blank, context, statement, desc)
             case st.FilesSinkConnector() as files:
                 planned = self._files_sink(blank, statement, files, desc)
-            case table:
-                planned = self._sinks.lakes.plan(blank, statement, table, desc)
+            case _:
+                planned = self._sinks.lakes.plan(blank, context, statement, desc)
         item = replace(
             blank,
             create_sql=to_sql(_named_sink(planned.statement, blank, written)),

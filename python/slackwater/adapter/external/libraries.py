@@ -58,5 +58,25 @@ def boto() -> tuple[Any, Any]:
     return boto3, botocore
 
 
+def pyiceberg() -> Any:
+    """The module, with the parts of it that sinks use. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import pyiceberg
+        import pyiceberg.catalog
+        import pyiceberg.exceptions
+        import pyiceberg.io.pyarrow
+        import pyiceberg.manifest
+        import pyiceberg.schema
+        import pyiceberg.table
+        import pyiceberg.table.refs
+        import pyiceberg.table.snapshots
+        import pyiceberg.table.update
+        import pyiceberg.typedef
+        import pyiceberg.types
+    except ImportError:
+        raise _missing("Iceberg", "iceberg") from None
+    return pyiceberg
+
+
 def _missing(system: str, extra: str) -> SlackwaterError:
     return user_error("SLACKWATER_CONNECTOR_MISSING", system=system, extra=extra)

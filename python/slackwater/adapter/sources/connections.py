@@ -13,7 +13,7 @@ from slackwater.planner.parser.connection_options import security_protocol, ssl_
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess, Tls
+from slackwater.storage.access import AwsAccess, IcebergAccess, PostgresAccess, RegistryAccess, Tls
 from slackwater.storage.kafka.access import KafkaAccess
 
 POSTGRES_PORT = "5432"
@@ -71,6 +71,10 @@ class Connections:
         """The way into AWS of that connection."""
         return self._aws(self._details(connection, "AWS"))
 
+    def iceberg(self, connection: GlobalId) -> IcebergAccess:
+        """The way into the catalog of that connection."""
+        return self._iceberg(self._details(connection, "ICEBERG CATALOG"))
+
     def version(self, connection: GlobalId) -> str:
         """The version that the access has now, without asking for a secret's value."""
         return self._version(self._state(), self._item(connection).of(ConnectionDetails))
@@ -87,6 +91,8 @@ class Connections:
                 return self._postgres(details)
             case "AWS":
                 return self._aws(details)
+            case "ICEBERG CATALOG":
+                return self._iceberg(details)
 
     def _item(self, connection: GlobalId) -> CatalogItem:
         return self._state().item(connection)
@@ -154,6 +160,21 @@ class Connections:
             get("SESSION TOKEN"),
             get("ASSUME ROLE ARN"),
             get("ASSUME ROLE SESSION NAME"),
+            opened.secrets,
+            opened.version,
+        )
+
+    def _iceberg(self, details: ConnectionDetails) -> IcebergAccess:
+        opened = self._open(details)
+        get = opened.values.get
+        return IcebergAccess(
+            opened.values["CATALOG TYPE"],
+            opened.values["URL"],
+            get("WAREHOUSE"),
+            get("CATALOG NAME"),
+            get("CREDENTIAL"),
+            get("TOKEN"),
+            get("SCOPE"),
             opened.secrets,
             opened.version,
         )

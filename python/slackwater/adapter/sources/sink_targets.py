@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import ConnectionDetails, SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.delta import DeltaTarget
+from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.adapter.external.kafka_producer import (
     KafkaCluster,
     KafkaProducer,
@@ -20,9 +21,10 @@ from slackwater.adapter.external.kafka_producer import (
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.sinks import Opening, OpenSink
-from slackwater.repr.errors import FatalError, SlackwaterError, unsupported
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
 from slackwater.storage.kafka.sink_avro import AvroForm, SchemaIds, SinkSchema
 from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
@@ -100,13 +102,20 @@ class Targets:
         names = self._names(item, config, connection)
         return self._cluster(connection).ensure_topics(config, names)
 
-    def ensure_table(self, item: CatalogItem, config: LakeSinkConfig, desc: RelationDesc) -> None:
+    def ensure_table(
+        self,
+        item: CatalogItem,
+        config: LakeSinkConfig,
+        desc: RelationDesc,
+        connection: GlobalId | None,
+    ) -> None:
         """Makes the table of a sink over a relation with these columns, or finds that it fits.
 
         Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE,
-        SLACKWATER_COLUMN_MISMATCH, SLACKWATER_UNSUPPORTED_TYPE, and what the connections raise.
+        SLACKWATER_COLUMN_MISMATCH, SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_SINK_LOCATION_IN_USE,
+        and what the connections raise.
         """
-        self._lake_target(item, config, desc).ensure()
+        self._lake_target(item, config, desc, connection).ensure()
 
     def close(self) -> None:
         """Ends the clients that sinks share. To be called when none runs."""
@@ -140,7 +149,8 @@ class Targets:
 
     def _table(self, item: CatalogItem, config: LakeSinkConfig, opening: Opening) -> LakeSink:
         named = SinkTable(config.place.shown, item.of(SinkDetails).version)
-        table = self._lake_target(item, config, opening.desc).opened()
+        connection = item.of(SinkDetails).connection
+        table = self._lake_target(item, config, opening.desc, connection).opened()
         try:
             return LakeSink(
                 LakeRows(config, opening.desc, item.full_name),
@@ -155,15 +165,25 @@ class Targets:
             raise
 
     def _lake_target(
-        self, item: CatalogItem, config: LakeSinkConfig, desc: RelationDesc
+        self,
+        item: CatalogItem,
+        config: LakeSinkConfig,
+        desc: RelationDesc,
+        connection: GlobalId | None,
     ) -> LakeTarget:
         writer = f"slackwater-{self.environment}-{item.id}"
         match config.place:
             case DeltaPlace(uri=uri):
                 return DeltaTarget(uri, item.full_name, writer, config, desc)
-            case IcebergPlace():
-                raise unsupported(
-                    "CREATE SINK ... INTO ICEBERG", "Sinks write FILES, KAFKA and DELTA."
+            case IcebergPlace(aws=aws):
+                if connection is None:
+                    raise FatalError(f"the sink {item.full_name} has no connection")
+                return IcebergTarget(
+                    self.connections.iceberg(connection),
+                    None if aws is None else self.connections.aws(aws),
+                    writer,
+                    item.full_name,
+                    sink_columns(config, desc),
                 )
 
     def _names(self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId) -> SinkNames:

@@ -42,7 +42,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId, is_system
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
-from slackwater.storage.lake.config import LakeSinkConfig
+from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 from slackwater.storage.sink_files import SinkConfig
 
 SystemRow = tuple[Any, ...]
@@ -441,7 +441,7 @@ def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 
 def connection_type(details: ConnectionDetails) -> str:
-    """The kind of a connection: ``kafka``, ``confluent-schema-registry``, ``postgres``, ``aws``."""
+    """The kind of a connection, such as ``kafka``, ``iceberg-catalog``."""
     return details.kind.lower().replace(" ", "-")
 
 
@@ -468,6 +468,13 @@ def _connections_to(
 def kafka_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item_id, details in _connections_to(snapshot, "KAFKA"):
         yield item_id, list(details.texts("BROKERS")), _text(details, "PROGRESS TOPIC")
+
+
+def iceberg_sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item in items(snapshot, ItemKind.SINK):
+        match item.of(SinkDetails).config:
+            case LakeSinkConfig(place=IcebergPlace(namespace, table)):
+                yield item.id, namespace, table
 
 
 def kafka_sinks(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

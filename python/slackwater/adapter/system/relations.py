@@ -384,6 +384,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         objects.aws_connections,
     ),
     ("mz_catalog", "mz_kafka_sinks", "id! topic!", objects.kafka_sinks),
+    ("mz_catalog", "mz_iceberg_sinks", "id! namespace! table!", objects.iceberg_sinks),
     (
         "mz_internal",
         "mz_sink_statistics",

@@ -6,6 +6,7 @@ Source: spec surface 4, docs/decisions 0066. Errors name an option and never sho
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -50,6 +51,15 @@ KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
         "ASSUME ROLE ARN",
         "ASSUME ROLE SESSION NAME",
     ),
+    "ICEBERG CATALOG": (
+        "CATALOG TYPE",
+        "URL",
+        "WAREHOUSE",
+        "CATALOG NAME",
+        "CREDENTIAL",
+        "TOKEN",
+        "SCOPE",
+    ),
 }
 """The options that a connection of each kind has. BROKER is another word for BROKERS."""
 
@@ -79,20 +89,34 @@ FORMS: Mapping[str, Form] = {
     "SESSION TOKEN": Form.TEXT_OR_SECRET,
     "ASSUME ROLE ARN": Form.TEXT,
     "ASSUME ROLE SESSION NAME": Form.TEXT,
+    "CATALOG TYPE": Form.WORD,
+    "WAREHOUSE": Form.TEXT,
+    "CATALOG NAME": Form.TEXT,
+    "CREDENTIAL": Form.SECRET,
+    "TOKEN": Form.SECRET,
+    "SCOPE": Form.TEXT,
 }
 WORDS: Mapping[str, tuple[str, ...]] = {
     "SECURITY PROTOCOL": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "SASL MECHANISMS": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
     "SSL MODE": ("disable", "require", "verify_ca", "verify_full"),
+    "CATALOG TYPE": ("rest", "sql"),
 }
 _REQUIRED: Mapping[ConnectionKind, tuple[str, ...]] = {
     "KAFKA": ("BROKERS",),
     "CONFLUENT SCHEMA REGISTRY": ("URL",),
     "POSTGRES": ("HOST", "DATABASE", "USER"),
     "AWS": (),
+    "ICEBERG CATALOG": ("CATALOG TYPE", "URL"),
 }
-VALIDATED: frozenset[ConnectionKind] = frozenset({"KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES"})
+DATABASES = ("postgresql", "sqlite")
+"""The databases that may be a catalog, as their URLs begin."""
+VALIDATED: frozenset[ConnectionKind] = frozenset(
+    {"KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "ICEBERG CATALOG"}
+)
 """The kinds that are tried when they are created, unless VALIDATE says otherwise."""
+
+SERVER = "a URL such as 'https://host:443' is expected"
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
@@ -140,6 +164,8 @@ def check(kind: ConnectionKind, given: Given, statement: str) -> None:
             _check_postgres(given, statement)
         case "AWS":
             _check_aws(given, statement)
+        case "ICEBERG CATALOG":
+            _check_iceberg(given, statement)
 
 
 def refuse_unknown(kind: ConnectionKind, options: Iterable[str]) -> None:
@@ -171,6 +197,7 @@ def _check_kafka(given: Given, statement: str) -> None:
 
 
 def _check_registry(given: Given, statement: str) -> None:
+    _check_server(given, "URL", statement)
     _with(given, "PASSWORD", "USERNAME", statement)
     if (first_text(given, "URL") or "").lower().startswith("http:"):
         _exclude(given, _TLS, statement, "URL begins with http:")
@@ -187,10 +214,34 @@ def _check_postgres(given: Given, statement: str) -> None:
     _both(given, "SSL CERTIFICATE", "SSL KEY", statement)
 
 
+def _check_iceberg(given: Given, statement: str) -> None:
+    if first_text(given, "CATALOG TYPE") == "rest":
+        _check_server(given, "URL", statement)
+        _exclude(given, ("CATALOG NAME",), statement, "CATALOG TYPE is rest")
+        _with(given, "SCOPE", "CREDENTIAL", statement)
+        return
+    database = (first_text(given, "URL") or "").partition(":")[0]
+    if database not in DATABASES:
+        reason = "a database as 'postgresql://user@host/database' or 'sqlite:////file' is expected"
+        raise invalid("URL", statement, reason)
+    _exclude(given, ("TOKEN", "SCOPE"), statement, "CATALOG TYPE is sql")
+    if database == "sqlite":
+        _exclude(given, ("CREDENTIAL",), statement, "the database is SQLite")
+    _need(given, "WAREHOUSE", statement, "the option WAREHOUSE, for CATALOG TYPE sql")
+    if not re.match(r"/|[a-z][a-z0-9]*://", first_text(given, "WAREHOUSE") or ""):
+        raise invalid("WAREHOUSE", statement, "an address such as 's3://bucket/path' is expected")
+
+
 def _check_aws(given: Given, statement: str) -> None:
+    _check_server(given, "ENDPOINT", statement)
     _both(given, "ACCESS KEY ID", "SECRET ACCESS KEY", statement)
     _with(given, "SESSION TOKEN", "ACCESS KEY ID", statement)
     _with(given, "ASSUME ROLE SESSION NAME", "ASSUME ROLE ARN", statement)
+
+
+def _check_server(given: Given, option: str, statement: str) -> None:
+    if (first_text(given, option) or "http").partition(":")[0] in DATABASES:
+        raise invalid(option, statement, SERVER)
 
 
 def _need(given: Given, option: str, statement: str, expected: str) -> None:

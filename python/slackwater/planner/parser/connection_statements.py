@@ -10,7 +10,7 @@ from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-ConnectionKind = Literal["KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "AWS"]
+ConnectionKind = Literal["KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "AWS", "ICEBERG CATALOG"]
 
 
 @dataclass(frozen=True, slots=True)

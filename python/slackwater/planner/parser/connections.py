@@ -10,7 +10,16 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from slackwater.planner.parser.connection_options import FORMS, KINDS, WORDS, Form, check, invalid
+from slackwater.planner.parser.connection_options import (
+    DATABASES,
+    FORMS,
+    KINDS,
+    SERVER,
+    WORDS,
+    Form,
+    check,
+    invalid,
+)
 from slackwater.planner.parser.connection_statements import (
     AlterConnection,
     ConnectionKind,
@@ -28,10 +37,9 @@ from slackwater.planner.parser.options import (
 )
 from slackwater.planner.parser.tokens import Kind, TokenCursor
 
-_KINDS_TEXT = "KAFKA, CONFLUENT SCHEMA REGISTRY, POSTGRES or AWS"
+_KINDS_TEXT = "KAFKA, CONFLUENT SCHEMA REGISTRY, POSTGRES, AWS or ICEBERG CATALOG"
 _REFUSED_KINDS = (
     "MYSQL",
-    "ICEBERG CATALOG",
     "SSH TUNNEL",
     "SQL SERVER",
     "AWS PRIVATELINK",
@@ -41,6 +49,11 @@ _REFUSED_OPTIONS = ("SSH TUNNEL", "AWS PRIVATELINK", "AWS CONNECTION")
 _HOST = re.compile(r"[^\s/@,?#]+")
 _BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/@,\[\]]+)(?::([0-9]{1,5}))?")
 _LAST_PORT = 65535
+_SQLITE = re.compile(r"sqlite:////[^?#]+")
+_POSTGRESQL = re.compile(
+    r"postgresql://[^\s:/@?#]+(?P<password>:[^\s/@?#]*)?@"
+    r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:/@?#\[\]]+)(?::(?P<port>[0-9]{1,5}))?/[^\s/?#]+"
+)
 
 
 def read_create_connection(cursor: TokenCursor) -> CreateConnection:
@@ -161,7 +174,10 @@ def _readers(names: Sequence[str], read: ReadValue) -> dict[str, ReadValue]:
 
 def _refused(cursor: TokenCursor, option: str) -> OptionValue:
     raise cursor.unsupported(
-        f"The option {option} of a connection", "Name an address that can be reached without it."
+        f"The option {option} of a connection",
+        "CREATE SINK ... USING AWS CONNECTION names it."
+        if option == "AWS CONNECTION"
+        else "Name an address that can be reached without it.",
     )
 
 
@@ -212,6 +228,9 @@ def _text(cursor: TokenCursor, option: str, form: Form) -> str:
 
 
 def _check_url(cursor: TokenCursor, option: str, url: str) -> None:
+    if url.partition(":")[0] in DATABASES:
+        _check_database(cursor, option, url)
+        return
     try:
         parts = urlsplit(url)
         is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
@@ -219,12 +238,30 @@ def _check_url(cursor: TokenCursor, option: str, url: str) -> None:
     except ValueError:
         is_good = False
     if not is_good:
-        raise invalid(option, cursor.statement, "a URL such as 'https://host:443' is expected")
+        raise invalid(option, cursor.statement, SERVER)
     if parts.username is not None or parts.password is not None:
         reason = "name and password do not belong into it: there are options for them"
         raise invalid(option, cursor.statement, reason)
     if parts.query or parts.fragment:
         raise invalid(option, cursor.statement, "nothing is expected behind the path")
+
+
+def _check_database(cursor: TokenCursor, option: str, url: str) -> None:
+    if url.startswith("sqlite:"):
+        if not _SQLITE.fullmatch(url):
+            raise invalid(
+                option, cursor.statement, "a file as 'sqlite:////folder/file' is expected"
+            )
+        return
+    found = _POSTGRESQL.fullmatch(url)
+    if found is None:
+        reason = "a database as 'postgresql://user@host:5432/database' is expected"
+        raise invalid(option, cursor.statement, reason)
+    if found["password"] is not None:
+        reason = "the password does not belong into it: the option CREDENTIAL is for it"
+        raise invalid(option, cursor.statement, reason)
+    if found["port"] is not None and not 0 < int(found["port"]) <= _LAST_PORT:
+        raise invalid(option, cursor.statement, f"the greatest port is {_LAST_PORT}")
 
 
 def _brokers(cursor: TokenCursor, option: str) -> tuple[str, ...]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from slackwater.adapter.external.trials import aws, kafka, postgres, registry
+from slackwater.adapter.external.trials import aws, iceberg, kafka, postgres, registry
 from slackwater.adapter.external.trials.steps import Deadline, StepFailed
 from slackwater.repr.errors import user_error
-from slackwater.storage.access import AwsAccess, PostgresAccess, RegistryAccess
+from slackwater.storage.access import AwsAccess, IcebergAccess, PostgresAccess, RegistryAccess
 from slackwater.storage.kafka.access import KafkaAccess
 
-Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess
+Access = KafkaAccess | RegistryAccess | PostgresAccess | AwsAccess | IcebergAccess
 DEADLINE_S = 9.5
 """A client that is given up takes a moment, and ten seconds are promised."""
 
@@ -30,6 +30,8 @@ def validate(name: str, access: Access) -> None:
                 postgres.validate(access, deadline)
             case AwsAccess():
                 aws.validate(access, deadline)
+            case IcebergAccess():
+                iceberg.validate(access, deadline)
     except StepFailed as failed:
         raise user_error(
             "SLACKWATER_CONNECTION_FAILED",

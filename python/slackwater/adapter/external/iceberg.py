@@ -1,0 +1,357 @@
+"""Tables of Iceberg for sinks, by pyiceberg's catalogs and a commit of our own.
+
+pyiceberg tries a commit again by itself when another writer was first, and then a commit that is
+out of date is let through. So a commit here has the requirement that the table is as it was loaded,
+and who lost tells it.
+
+Source: docs/decisions 0077.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy.engine
+import sqlalchemy.exc
+
+from slackwater.adapter.external import libraries
+from slackwater.adapter.external.iceberg_files import CommitFiles
+from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
+from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.iceberg.progress import (
+    History,
+    OtherSink,
+    ProgressLost,
+    progress_in,
+    properties_of,
+    recorded,
+)
+from slackwater.storage.iceberg.schema import Fit, Misfit, SinkColumns, fitted, new_schema
+from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+
+MAIN = "main"
+_FORMAT = 2
+_PROPERTIES = {
+    "format-version": str(_FORMAT),
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+"""Properties of tables that sinks make. Each commit writes the table's metadata anew: without the
+second one, all of these files would stay."""
+NEW_CATALOG = "default"
+"""The name of a catalog in a database that names none: the one that pyiceberg takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergTarget:
+    """The table of a sink, as `LakeTarget` promises. `writer` is the sink's name in the table.
+
+    `access` leads to the catalog, `aws` to where the files are, if that is to be said.
+    """
+
+    access: IcebergAccess
+    aws: AwsAccess | None
+    writer: str
+    object_name: str
+    rows: SinkColumns
+
+    def ensure(self) -> None:
+        """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
+        table = IcebergSinkTable(self, libraries.pyiceberg())
+        try:
+            table.ensure()
+        finally:
+            table.close()
+
+    def opened(self) -> LakeTable:
+        return IcebergSinkTable(self, libraries.pyiceberg())
+
+    def misfit(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_COLUMN_MISMATCH."""
+        return user_error("SLACKWATER_COLUMN_MISMATCH", objectName=self.rows.shown, details=reason)
+
+    def owned(self, owner: str) -> SlackwaterError:
+        """SLACKWATER_SINK_LOCATION_IN_USE."""
+        return user_error("SLACKWATER_SINK_LOCATION_IN_USE", path=self.rows.shown, sink=owner)
+
+    def lost(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_SINK_PROGRESS_LOST."""
+        return user_error(
+            "SLACKWATER_SINK_PROGRESS_LOST",
+            objectName=self.object_name,
+            place=self.rows.shown,
+            reason=reason,
+        )
+
+    def unreachable(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_SINK_UNREACHABLE."""
+        for access in (self.access, self.aws):
+            reason = reason if access is None else access.scrubbed(reason)
+        return user_error(
+            "SLACKWATER_SINK_UNREACHABLE",
+            objectName=self.object_name,
+            place=self.rows.shown,
+            reason=reason.rstrip("."),
+        )
+
+
+class IcebergSinkTable:
+    """One loaded version of the table: a `LakeTable`."""
+
+    def __init__(self, target: IcebergTarget, library: Any) -> None:
+        """Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SINK_UNREACHABLE."""
+        self._target = target
+        self._library = library
+        self._table: Any = None
+        with self._reaching():
+            self._catalog = opened(library, target.access, target.aws)
+
+    def ensure(self) -> None:
+        """Makes the table, and its namespace, unless it is there; then it is checked."""
+        target, rows = self._target, self._target.rows
+        try:
+            schema = new_schema(rows.schema, rows.key)
+        except Misfit as misfit:
+            raise target.misfit(str(misfit)) from None
+        with self._reaching():
+            for length in range(1, len(rows.identifier)):
+                if not self._catalog.namespace_exists(rows.identifier[:length]):
+                    self._catalog.create_namespace_if_not_exists(rows.identifier[:length])
+            made = self._library.schema.Schema.model_validate(schema)
+            self._table = self._catalog.create_table_if_not_exists(
+                rows.identifier, made, properties=_PROPERTIES
+            )
+        found = self.load()
+        self._fit()
+        if found is None and rows.key and self._has_rows():
+            raise target.misfit("MODE UPSERT begins with a table without rows")
+
+    def load(self) -> LakeProgress | None:
+        with self._reaching():
+            try:
+                self._table = self._catalog.load_table(self._target.rows.identifier)
+            except self._library.exceptions.NoSuchTableError:
+                raise self._target.lost("it is gone") from None
+            metadata = self._table.metadata
+        try:
+            found = progress_in(self._target.writer, history_of(metadata), metadata.properties)
+        except OtherSink as other:
+            raise self._target.owned(str(other)) from None
+        except ProgressLost as lost:
+            raise self._target.lost(str(lost)) from None
+        if found is not None:
+            # Without progress it may be another table, which is to be told in the first place.
+            self._fit()
+        return found
+
+    def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
+        if self._table is None:
+            raise FatalError(
+                f"{self._target.object_name} commits to a table that it has not loaded"
+            )
+        with self._reaching():
+            fit = self._fit()
+            metadata = self._table.metadata
+            files = CommitFiles(self._library, self._table, metadata.new_snapshot_id())
+            try:
+                self._commit(files, fit, changes, recorded(self._target.writer, progress))
+                files.sync(self._table.metadata_location)
+            except TableChanged:
+                # What lies between may have asked twice: then the first time it was committed.
+                if not self._is_there(files.snapshot_id):
+                    files.remove()
+                raise
+
+    def close(self) -> None:
+        close = getattr(self._catalog, "close", None)
+        if close is not None:
+            close()
+
+    def _commit(
+        self, files: CommitFiles, fit: Fit, changes: LakeChanges, entries: dict[str, str]
+    ) -> None:
+        snapshots, update = self._library.table.snapshots, self._library.table.update
+        metadata, io = self._table.metadata, self._table.io
+        data = files.data(changes.inserted.select(fit.schema.names), fit)
+        deletes = [] if changes.deleted is None else self._deletes(files, fit, changes.deleted)
+        parent = metadata.current_snapshot()
+        known = [] if parent is None else parent.manifests(io)
+        parent_id = None if parent is None else parent.snapshot_id
+        path = files.manifest_list([*files.manifests(data, deletes), *known], parent_id)
+        snapshot = snapshots.Snapshot(
+            snapshot_id=files.snapshot_id,
+            parent_snapshot_id=parent_id,
+            sequence_number=metadata.next_sequence_number(),
+            manifest_list=path,
+            summary=self._summary(parent, data, deletes, entries),
+            schema_id=metadata.current_schema_id,
+        )
+        requirements = (
+            update.AssertTableUUID(uuid=metadata.table_uuid),
+            update.AssertRefSnapshotId(ref=MAIN, snapshot_id=parent_id),
+            update.AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            update.AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+        )
+        updates = (
+            update.AddSnapshotUpdate(snapshot=snapshot),
+            update.SetSnapshotRefUpdate(
+                ref_name=MAIN,
+                type=self._library.table.refs.SnapshotRefType.BRANCH,
+                snapshot_id=snapshot.snapshot_id,
+            ),
+            update.SetPropertiesUpdate(
+                updates=properties_of(entries, snapshot.snapshot_id, snapshot.sequence_number)
+            ),
+        )
+        files.sync()
+        self._exchange(requirements, updates)
+
+    def _exchange(self, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> None:
+        """Commits once. Raises `TableChanged`."""
+        try:
+            done = self._catalog.commit_table(self._table, requirements, updates)
+        except self._library.exceptions.CommitFailedException as failed:
+            raise TableChanged(str(failed)) from None
+        except (ValueError, self._library.exceptions.RESTError) as refused:
+            # A commit to another branch has taken the sequence number.
+            if "sequence number" not in str(refused):
+                raise
+            raise TableChanged(str(refused)) from None
+        self._table.metadata = done.metadata
+        self._table.metadata_location = done.metadata_location
+
+    def _deletes(self, files: CommitFiles, fit: Fit, deleted: pa.Table) -> list[Any]:
+        # Of a table without rows none has to go.
+        if not self._has_rows():
+            return []
+        return files.deletes(deleted, fit.of(deleted.column_names))
+
+    def _summary(
+        self, parent: Any, data: Sequence[Any], deletes: Sequence[Any], entries: dict[str, str]
+    ) -> Any:
+        snapshots = self._library.table.snapshots
+        collected = snapshots.SnapshotSummaryCollector()
+        for each in (*data, *deletes):
+            collected.add_file(each, schema=self._table.metadata.schema())
+        operation = snapshots.Operation.APPEND
+        if deletes:
+            operation = snapshots.Operation.OVERWRITE if data else snapshots.Operation.DELETE
+        return snapshots.update_snapshot_summaries(
+            summary=snapshots.Summary(operation=operation, **collected.build(), **entries),
+            previous_summary=None if parent is None else parent.summary,
+        )
+
+    def _fit(self) -> Fit:
+        """The columns as the table has them now. Raises SLACKWATER_COLUMN_MISMATCH."""
+        metadata = self._table.metadata
+        if metadata.format_version != _FORMAT:
+            raise self._target.misfit(
+                f"its format version is {metadata.format_version}, and not {_FORMAT}"
+            )
+        if not metadata.spec().is_unpartitioned():
+            raise self._target.misfit("it is partitioned")
+        try:
+            return fitted(self._target.rows.schema, json.loads(metadata.schema().model_dump_json()))
+        except Misfit as misfit:
+            raise self._target.misfit(str(misfit)) from None
+
+    def _is_there(self, snapshot_id: int) -> bool:
+        found = self._catalog.load_table(self._target.rows.identifier)
+        return found.metadata.snapshot_by_id(snapshot_id) is not None
+
+    def _has_rows(self) -> bool:
+        current = self._table.metadata.current_snapshot()
+        manifests = [] if current is None else current.manifests(self._table.io)
+        return any(each.has_added_files() or each.has_existing_files() for each in manifests)
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Makes SLACKWATER_SINK_UNREACHABLE of what the catalog, its database and files raise."""
+        try:
+            yield
+        except failures(self._library) as failed:
+            raise self._target.unreachable(
+                first_line(str(failed) or type(failed).__name__)
+            ) from None
+
+
+def history_of(metadata: Any) -> History:
+    """The snapshots of a table."""
+    summaries: list[dict[str, str]] = []
+    aside = {each.snapshot_id for each in metadata.snapshots}
+    snapshot = current = metadata.current_snapshot()
+    while snapshot is not None:
+        aside.discard(snapshot.snapshot_id)
+        summary = snapshot.summary
+        summaries.append({} if summary is None else dict(summary.additional_properties))
+        parent_id = snapshot.parent_snapshot_id
+        snapshot = None if parent_id is None else metadata.snapshot_by_id(parent_id)
+    sequence = 0 if current is None else current.sequence_number or 0
+    return History(tuple(summaries), sequence, frozenset(aside))
+
+
+def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
+    """The catalog to which a connection leads. Raises what `failures` lists."""
+    # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
+    load = library.catalog.load_rest if access.catalog_type == "rest" else library.catalog.load_sql
+    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, aws))
+
+
+def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:
+    """The settings of pyiceberg for a connection, and for one to where the files are."""
+    found: dict[str, str | None] = {"type": access.catalog_type, "warehouse": access.warehouse}
+    if access.catalog_type == "sql":
+        found["uri"] = database_url(access.url, access.credential)
+    else:
+        found |= {
+            "uri": access.url,
+            "credential": access.credential,
+            "token": access.token,
+            "scope": access.scope,
+        }
+    if aws is not None:
+        found |= {
+            "s3.region": aws.region,
+            "s3.endpoint": aws.endpoint,
+            "s3.access-key-id": aws.access_key_id,
+            "s3.secret-access-key": aws.secret_access_key,
+            "s3.session-token": aws.session_token,
+            "s3.role-arn": aws.role,
+            "s3.role-session-name": aws.role_session,
+        }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def database_url(url: str, password: str | None) -> str:
+    """The URL of SQLAlchemy's with the password, and with the driver that is an extra of ours.
+
+    Raises SLACKWATER_CONNECTOR_MISSING.
+    """
+    made = sqlalchemy.engine.make_url(url)
+    if made.drivername == "postgresql":
+        libraries.psycopg()
+        made = made.set(drivername="postgresql+psycopg")
+    if password is not None:
+        made = made.set(password=password)
+    return made.render_as_string(hide_password=False)
+
+
+def failures(library: Any) -> tuple[type[Exception], ...]:
+    """The errors of a catalog, its database and its files that do not do what they are asked."""
+    known = library.exceptions
+    return (
+        OSError,
+        pa.ArrowException,
+        sqlalchemy.exc.SQLAlchemyError,
+        known.RESTError,
+        known.CommitFailedException,
+        known.CommitStateUnknownException,
+        known.NoSuchTableError,
+        known.NoSuchNamespaceError,
+        known.NamespaceAlreadyExistsError,
+        known.TableAlreadyExistsError,
+    )

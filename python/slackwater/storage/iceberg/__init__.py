@@ -1,0 +1,1 @@
+"""Tables of Apache Iceberg as values: schemas, snapshots, the bounds of files. No I/O."""

@@ -1,0 +1,184 @@
+"""Sinks that write Iceberg tables, over a coordinator and Spark, read back by libraries alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
+from tests.support.applications.application import SqlError, kill, only_coordinator
+from tests.support.iceberg.java import Tables
+from tests.support.waiting import wait_until
+
+from slackwater.adapter.external.iceberg import catalog_properties
+
+pytestmark = pytest.mark.spark
+
+INTERVAL = "WITH (COMMIT INTERVAL '200 ms')"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog for one test, as pyiceberg and Java have it."""
+
+    catalog: Catalog
+    java: object
+    namespace: str
+
+    def table(self, name):
+        return self.catalog.load_table((self.namespace, name))
+
+    def rows(self, name):
+        """The rows of a table as Java reads them, with deletes by equality."""
+        return sorted(map(tuple, self.java.rows(self.table(name).metadata_location)), key=str)
+
+    def summed(self, name):
+        """The rows of a table of MODE APPEND now, as pyiceberg reads them, and their times."""
+        rows, times = Counter(), set()
+        for row in self.table(name).scan().to_arrow().to_pylist():
+            *values, diff, time = row.values()
+            if diff is not None:
+                rows[tuple(values)] += diff
+                times.add(time)
+        assert all(count >= 0 for count in rows.values())
+        return sorted(rows.elements(), key=str), times
+
+    def into(self, name):
+        return f"ICEBERG CATALOG CONNECTION lake (NAMESPACE '{self.namespace}', TABLE '{name}')"
+
+
+@pytest.fixture
+def lake(request, workplace, iceberg_java):
+    access = iceberg_java.access() if request.param == "rest" else Tables(workplace.folder).access()
+    workplace.sql(
+        f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE {request.param}, "
+        f"URL '{access.url}', WAREHOUSE '{access.warehouse}')"
+    )
+    catalog = load_catalog("default", **catalog_properties(access, None))
+    return Lake(catalog, iceberg_java, f"n.{workplace.schema}")
+
+
+def view(place, name):
+    return sorted(map(tuple, place.rows(f"SELECT * FROM {name}")), key=str)
+
+
+def follows(place, lake, table, name):
+    """Waits until the table has the view."""
+    wait_until(lambda: lake.rows(table) == view(place, name), what="the table has the view")
+
+
+def insisting(change):
+    """Makes a change of a table until no commit of a sink is faster."""
+
+    def tried():
+        try:
+            change()
+        except CommitFailedException:
+            return False
+        return True
+
+    wait_until(tried, what="the change is committed")
+
+
+def expire(lake, name):
+    """Lets all snapshots expire but the current one."""
+    table = lake.table(name)
+    current = table.metadata.current_snapshot_id
+    ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != current]
+    table.maintenance.expire_snapshots().by_ids(ids).commit()
+
+
+def rewrite(lake, name):
+    """Writes all rows anew, which are the same, and one of another writer."""
+    table = lake.table(name)
+    rows = table.scan().to_arrow()
+    table.overwrite(rows)
+    theirs = rows.slice(0, 1).set_column(2, rows.schema.field(2), pa.nulls(1, pa.int32()))
+    lake.table(name).append(theirs)
+
+
+def statuses(place, name):
+    return place.rows(
+        "SELECT status, error FROM slackwater.mz_internal.mz_sink_statuses s "
+        f"JOIN slackwater.mz_catalog.mz_sinks k ON k.id = s.id WHERE k.name = '{name}'"
+    )
+
+
+@pytest.mark.parametrize("lake", ["rest"], indirect=True)
+def test_tables_follow_a_view_whatever_others_do(workplace, lake):
+    """Others append, write files anew and let snapshots expire; the leader is killed."""
+    place = workplace
+    place.sql("CREATE TABLE sales (item STRING, amount INT)")
+    place.sql(
+        "CREATE MATERIALIZED VIEW total AS "
+        "SELECT item, sum(amount) AS amount FROM sales GROUP BY item"
+    )
+    place.sql("INSERT INTO sales VALUES ('a', 1), ('b', 2), (NULL, 3)")
+    place.sql(
+        f"CREATE SINK one FROM total INTO {lake.into('one')} KEY (item) MODE UPSERT {INTERVAL}"
+    )
+    place.sql(f"CREATE SINK all FROM total INTO {lake.into('all')} MODE APPEND {INTERVAL}")
+    follows(place, lake, "one", "total")
+    place.sql("INSERT INTO sales VALUES ('a', 10), ('c', 1), (NULL, 4)")
+    place.sql("DELETE FROM sales WHERE item = 'b'")
+    follows(place, lake, "one", "total")
+    wait_until(lambda: lake.summed("all")[0] == view(place, "total"), what="all changes are there")
+    insisting(lambda: expire(lake, "one"))
+    insisting(lambda: rewrite(lake, "all"))
+    place.sql("INSERT INTO sales VALUES ('b', 7), ('a', 1)")
+    follows(place, lake, "one", "total")
+    kill(only_coordinator(place.application.location))
+    place.sql("INSERT INTO sales VALUES ('d', 1), ('a', 1)")
+    place.sql("UPDATE sales SET amount = 9 WHERE item = 'c'")
+    follows(place, lake, "one", "total")
+    wait_until(lambda: lake.summed("all")[0] == view(place, "total"), what="all changes are there")
+    assert len(lake.summed("all")[1]) >= 5
+    ((_, created),) = place.rows("SHOW CREATE SINK one")
+    assert created.endswith(
+        f"INTO ICEBERG CATALOG CONNECTION `slackwater`.`{place.schema}`.`lake` (NAMESPACE "
+        f"'{lake.namespace}', TABLE 'one') KEY (`item`) MODE UPSERT WITH (COMMIT INTERVAL '200 ms')"
+    )
+    shown = "SELECT type, envelope_type, format FROM slackwater.mz_catalog.mz_sinks WHERE name = "
+    assert place.rows(f"{shown}'one'") == [["iceberg", "upsert", None]]
+    assert statuses(place, "one") == [["running", None]]
+    tables = "SELECT namespace, `table` FROM slackwater.mz_catalog.mz_iceberg_sinks"
+    assert sorted(place.rows(f"{tables} WHERE namespace = '{lake.namespace}'")) == [
+        [lake.namespace, "all"],
+        [lake.namespace, "one"],
+    ]
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("DROP CONNECTION lake")
+
+
+@pytest.mark.parametrize("lake", ["sql"], indirect=True)
+def test_a_table_belongs_to_its_sink(workplace, lake):
+    """DROP leaves the table, another sink does not take it, and one that is gone stalls."""
+    place = workplace
+    place.sql("CREATE TABLE t (k INT NOT NULL, v STRING, f DOUBLE)")
+    place.sql("INSERT INTO t VALUES (1, 'a', 0.5)")
+    made = f"FROM t INTO {lake.into('t')}"
+    place.sql(f"CREATE SINK s {made} KEY (k) MODE UPSERT {INTERVAL}")
+    wait_until(lambda: lake.rows("t") == [(1, "a", 0.5)], what="the snapshot is there")
+    assert lake.table("t").schema().identifier_field_ids == [1]
+    for mode in ("KEY (k) MODE UPSERT", "MODE APPEND"):
+        with pytest.raises(SqlError, match=r"COLUMN_MISMATCH|LOCATION_IN_USE"):
+            place.sql(f"CREATE SINK other {made} {mode}")
+    place.sql("DROP SINK s")
+    with pytest.raises(SqlError, match="SLACKWATER_SINK_LOCATION_IN_USE"):
+        place.sql(f"CREATE SINK s {made} KEY (k) MODE UPSERT")
+    for key, reason in (("f", "f is DOUBLE"), ("`K`", "no column K")):
+        with pytest.raises(SqlError, match=f"SLACKWATER_SINK_KEY.*{reason}"):
+            place.sql(f"CREATE SINK s FROM t INTO {lake.into('u')} KEY ({key}) MODE UPSERT")
+    place.sql(f"CREATE SINK s FROM t INTO {lake.into('u')} MODE APPEND {INTERVAL}")
+    wait_until(lambda: lake.summed("u")[0] == [(1, "a", 0.5)], what="the snapshot is there")
+    lake.catalog.drop_table((lake.namespace, "u"))
+    place.sql("INSERT INTO t VALUES (2, 'b', NULL)")
+
+    def error():
+        return [text for _, text in statuses(place, "s") if text and "PROGRESS_LOST" in text]
+
+    (found,) = wait_until(error, what="the sink is stalled")
+    assert f"the table {lake.namespace}.u does not say where: it is gone" in found
