@@ -582,6 +582,7 @@ def _definitions(
     changes, planners = defining.changes, defining.planners
     relations = base.relations
     topics = KafkaPlanner(lambda: relations.state, connectors.kafka)
+    published = PostgresPlanner(lambda: relations.state, connectors.postgres)
     planner = ConnectorPlanner(
         changes,
         relations,
@@ -589,7 +590,7 @@ def _definitions(
         given.spark,
         topics,
         KafkaSinkPlanner(lambda: relations.state, connectors.targets),
-        PostgresPlanner(lambda: relations.state, connectors.postgres),
+        published,
     )
     return Definitions(
         changes=changes,
@@ -616,7 +617,7 @@ def _definitions(
         ),
         source_tables=SourceTableDefinitions(
             changes,
-            SourceTablePlanner(topics, DeclaredColumns(given.spark)),
+            SourceTablePlanner(topics, published, DeclaredColumns(given.spark)),
             connectors.states,
             connectors.ingestion,
             connectors.kafka,

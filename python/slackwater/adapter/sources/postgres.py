@@ -5,14 +5,14 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
 
-from slackwater.adapter.catalog.details import PostgresDetails
+from slackwater.adapter.catalog.details import PostgresDetails, SourceTableDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.postgres_replication import (
@@ -23,14 +23,19 @@ from slackwater.adapter.external.postgres_replication import (
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.slots import AbandonedSlot, SlotRemovals
 from slackwater.adapter.writing.staged_files import staged_piece
+from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import all_errors_at
+from slackwater.persist.reading import conformed, read
 from slackwater.repr.dataflow_error import DataflowError, decode
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import TIME_COLUMN
 from slackwater.storage.access import PostgresAccess
 from slackwater.storage.ingestion import Reached, Resumed
-from slackwater.storage.postgres.changes import TableChanges, TableState
-from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion, states_of
+from slackwater.storage.pieces import StagedRows
+from slackwater.storage.postgres.copying import FollowedTable
+from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion
 from slackwater.storage.postgres.replication import ServerIdentity
 
 
@@ -52,6 +57,21 @@ class StoredContents:
             return ()
         found = all_errors_at(self.relations.persist.reads, shard, self._time(item))
         return [decode(each) for each in found]
+
+    def left(self, updates: Sequence[pa.Table | StagedRows]) -> pa.Table:
+        item, persist = self.relations.item(self.table), self.relations.persist
+        desc, time = item.stored.desc, Timestamp(0)
+        found = []
+        for each in updates:
+            if isinstance(each, StagedRows):
+                found.append(read(each.parts(time), desc, blobs=persist.blobs))
+            else:
+                times = pa.array([time] * each.num_rows, pa.int64())
+                found.append(conformed(each.append_column(TIME_COLUMN, times), desc))
+        rows = present_rows(pa.concat_tables([desc.update_schema().empty_table(), *found]))
+        if rows is None:
+            raise FatalError(f"the copy of {item.full_name} has a negative multiplicity")
+        return rows
 
     def _time(self, item: CatalogItem) -> Timestamp:
         return Timestamp(self.relations.upper(item).value - 1)
@@ -136,32 +156,75 @@ class PostgresSources:
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
         details = item.of(PostgresDetails)
-        config, connection = details.config, details.connection
-        name = self.relations.item(connection).full_name
-        upstream = PostgresUpstream(
-            Named(item.full_name, name, config.publication, config.slot),
-            access=lambda: self._kept(item.id, connection),
-            version=lambda: self.connections.version(connection),
-            confirm=self.relations.persist.transactions.confirm_leadership,
+        config, name = details.config, self.relations.item(details.connection).full_name
+        named = Named(item.full_name, name, config.publication, config.slot)
+        upstream = replace(
+            self.upstream(named, item),
             opened=lambda server: server.remove_others(self._prefix, self._is_known),
         )
-        states = states_of(reached.state)
-        tables = {}
-        for table in config.tables:
-            stored = self.relations.item(details.exports[table.export])
-            tables[table.export] = TableChanges(
-                table,
-                StoredContents(self.relations, stored.id),
-                partial(staged_piece, self.relations.persist, stored.stored.shard_id),
-                states.get(table.export, TableState()),
-            )
         identity = ServerIdentity(config.system, config.timeline)
         ingestion = PostgresIngestion(
             PostgresConfig(item.full_name, config.publication, config.slot, identity),
             upstream,
-            tables,
+            _Tables(self, item),
             reached.frontier,
             reached.state,
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
+
+    def upstream(self, named: Named, source: CatalogItem) -> PostgresUpstream:
+        """The server of a source, over connections of its own."""
+        connection = source.of(PostgresDetails).connection
+        return PostgresUpstream(
+            named,
+            access=lambda: self._kept(source.id, connection),
+            version=lambda: self.connections.version(connection),
+            confirm=self.relations.persist.transactions.confirm_leadership,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of a source that reads a publication. See `PublicationTables`."""
+
+    postgres: PostgresSources
+    source: CatalogItem
+
+    def names(self) -> Collection[str]:
+        later = self.postgres.relations.state.tables_of(self.source.id)
+        return dict.fromkeys((*self.source.ingested.exports, *later))
+
+    def found(self, name: str) -> FollowedTable | None:
+        relations, details = self.postgres.relations, self.source.of(PostgresDetails)
+        made = details.exports.get(name)
+        item = (
+            relations.state.tables_of(self.source.id).get(name)
+            if made is None
+            else relations.state.items.get(made)
+        )
+        if item is None:
+            return None
+        later = item.details.upstream if isinstance(item.details, SourceTableDetails) else None
+        table = next((e for e in details.config.tables if e.export == name), None) or later
+        if table is None:
+            raise FatalError(f"{item.full_name} does not say what it reads")
+        return FollowedTable(
+            table,
+            StoredContents(relations, item.id),
+            partial(staged_piece, relations.persist, item.stored.shard_id),
+            is_later=later is not None,
+        )
+
+    def upstream(self) -> PostgresUpstream:
+        details = self.source.of(PostgresDetails)
+        config = details.config
+        connection = self.postgres.relations.item(details.connection).full_name
+        named = Named(
+            self.source.full_name,
+            connection,
+            config.publication,
+            f"{config.slot}_copy",
+            is_temporary=True,
+        )
+        return self.postgres.upstream(named, self.source)

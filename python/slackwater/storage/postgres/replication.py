@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.repr.errors import user_error
 from slackwater.storage.postgres.tables import TableNow, Tables
 
 
@@ -20,6 +21,18 @@ class ServerIdentity:
 
     system: str
     timeline: int
+
+
+def refuse_another(source: str, before: ServerIdentity, now: ServerIdentity) -> None:
+    """Raises SLACKWATER_SOURCE_REPLACED when the server of a source is another one now."""
+    for what, then, found in (
+        ("the PostgreSQL server", before.system, now.system),
+        ("the timeline of the PostgreSQL server", str(before.timeline), str(now.timeline)),
+    ):
+        if then != found:
+            raise user_error(
+                "SLACKWATER_SOURCE_REPLACED", objectName=source, what=what, before=then, now=found
+            )
 
 
 @dataclass(frozen=True, slots=True)
