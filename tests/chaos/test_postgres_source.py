@@ -157,7 +157,10 @@ def test_leaders_and_servers_that_are_killed(application, upstream):
         seen.append(readable(application))
         # A table whose copy has begun, or not yet, or is there already.
         later.append(f"later_{len(later)}")
-        application.sql(f"CREATE TABLE {later[-1]} FROM SOURCE s (REFERENCE accounts)")
+        application.sql(
+            f"CREATE TABLE {later[-1]} FROM SOURCE s (REFERENCE accounts)"
+            " WITH (RETAIN HISTORY FOR '1 hour')"
+        )
         match victim:
             case "leader":
                 kill(only_coordinator(application.location))
@@ -187,3 +190,18 @@ def test_leaders_and_servers_that_are_killed(application, upstream):
         wait_until(
             lambda: connection.execute(slots).fetchone() == (1,), what="slots of copies are gone"
         )
+    # A source is dropped with its connection while the server is away, and its leader dies too.
+    for pid in upstream.server.processes:
+        kill(pid)
+    upstream.server.process.wait(PATIENCE)
+    application.sql("DROP CONNECTION pg CASCADE")
+    notice = "SELECT hint FROM mz_internal.mz_notices WHERE notice_type = 'abandoned slot'"
+    wait_until(lambda: read(application, notice), what="the notice of the slot")
+    kill(only_coordinator(application.location))
+    listed = "SELECT replication_slot FROM mz_internal.mz_postgres_sources"
+    ((slot,),) = read(application, listed)
+    assert slot.startswith("slackwater_")
+    upstream.server.start()
+    with upstream.connected() as connection:
+        wait_until(lambda: connection.execute(slots).fetchone() == (0,), what="the slot is gone")
+    wait_until(lambda: read(application, listed) == [], what="the list is empty")

@@ -196,13 +196,15 @@ class PostgresReplication:
 
     def slot(self) -> SlotState | None:
         rows = self._rows(
-            f"SELECT (confirmed_flush_lsn - {_ZERO})::bigint, wal_status = 'lost'"
+            f"SELECT (confirmed_flush_lsn - {_ZERO})::bigint, wal_status = 'lost',"
+            " CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END::bigint"
             " FROM pg_replication_slots WHERE slot_name = %s",
             (self.named.slot,),
         )
         if not rows:
             return None
-        return SlotState(rows[0][0] or 0, bool(rows[0][1]))
+        confirmed, is_lost, retained = rows[0]
+        return SlotState(confirmed or 0, bool(is_lost), retained or 0)
 
     def create_slot(self) -> int | None:
         if not self._is_asked:

@@ -5,14 +5,19 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.details import PostgresDetails, SourceTableDetails
+from slackwater.adapter.catalog.details import (
+    ConnectionDetails,
+    PostgresDetails,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.postgres_replication import (
@@ -20,6 +25,7 @@ from slackwater.adapter.external.postgres_replication import (
     PostgresReplication,
     PostgresUpstream,
 )
+from slackwater.adapter.sources.abandoned_slots import LeftSlot, forget, keep, left_slots
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.slots import AbandonedSlot, SlotRemovals
 from slackwater.adapter.writing.staged_files import staged_piece
@@ -27,7 +33,7 @@ from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import all_errors_at
 from slackwater.persist.reading import conformed, read
 from slackwater.repr.dataflow_error import DataflowError, decode
-from slackwater.repr.errors import FatalError
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN
@@ -36,7 +42,7 @@ from slackwater.storage.ingestion import Reached, Resumed
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.postgres.copying import FollowedTable
 from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion
-from slackwater.storage.postgres.replication import ServerIdentity
+from slackwater.storage.postgres.replication import RetainedLog, ServerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +103,74 @@ class PostgresSources:
     def _prefix(self) -> str:
         return f"slackwater_{self.environment}_"
 
-    def dropped(self, items: Iterable[CatalogItem]) -> None:
+    def start(self) -> None:
+        """Removes what sources have left on their servers, also under leaders before this one."""
+        for left in self.relations.persist.transactions.query(left_slots):
+            self._remove(left)
+
+    def close(self) -> None:
+        """Ends removing slots; who leads next goes on with what is left."""
+        self.removals.close()
+
+    def abandon(self, conn: Connection, source: GlobalId) -> None:
+        """Keeps in mind that a source leaves its slot, in the transaction that drops it."""
+        state = self.relations.state
+        item = state.items.get(source)
+        if item is not None and isinstance(item.details, PostgresDetails):
+            keep(conn, _left(item, item.details, state.item(item.details.connection)))
+
+    def dropped(self, items: Sequence[CatalogItem]) -> None:
         """Lets the slots of those of the items that are sources be removed."""
+        gone = {item.id: item for item in items}
         for item in items:
             if isinstance(item.details, PostgresDetails):
-                remove = partial(self._remove_slot, item, item.details)
-                self.removals.add(AbandonedSlot(item.id, item.details.config.slot, remove))
+                connection = gone.get(item.details.connection)
+                known = connection or self.relations.state.item(item.details.connection)
+                self._remove(_left(item, item.details, known))
+
+    def _remove(self, left: LeftSlot) -> None:
+        remove = partial(self._remove_slot, left)
+        self.removals.add(AbandonedSlot(left.source, left.slot, left.timeline, remove))
+
+    def retained(self) -> Mapping[GlobalId, RetainedLog]:
+        """The logs that servers keep for the sources that run, where they are large."""
+        running = dict(self.running)
+        return {each: it.retained for each, it in running.items() if it.retained is not None}
 
     def stopped(self, source: GlobalId) -> None:
         """The ingestion of a source has ended."""
         if self.running.pop(source, None) is not None:
             self.removals.stopped()
 
-    def _remove_slot(self, item: CatalogItem, details: PostgresDetails) -> None:
-        config = details.config
-        named = Named(item.full_name, "", config.publication, config.slot)
-        confirm = self.relations.persist.transactions.confirm_leadership
-        access = self._access(item.id, details.connection)
-        if access is None:
-            return  # Nobody ever connected for it: there is no slot.
-        server = PostgresReplication(access, named, confirm)
-        try:
-            confirm()
-            server.drop_slot()
-        finally:
-            server.close()
-        self._accesses.pop(item.id, None)
+    def _remove_slot(self, left: LeftSlot) -> None:
+        transactions = self.relations.persist.transactions
+        access = self._access(left)
+        if access is not None:
+            named = Named(left.name, "", left.publication, left.slot)
+            server = PostgresReplication(access, named, transactions.confirm_leadership)
+            try:
+                transactions.confirm_leadership()
+                server.drop_slot()
+            finally:
+                server.close()
+        transactions.transact(lambda conn: forget(conn, left.source))
+        self._accesses.pop(left.source, None)
 
-    def _access(self, source: GlobalId, connection: GlobalId) -> PostgresAccess | None:
-        """The way into the server of a source that was dropped, and maybe its connection."""
-        if connection in self.relations.state.items:
-            return self.connections.postgres(connection)
-        return self._accesses.get(source)
+    def _access(self, left: LeftSlot) -> PostgresAccess | None:
+        """The way into the server of a source that was dropped, and maybe its connection.
+
+        None: there is none any more, as its secrets were dropped too.
+        """
+        if left.connection in self.relations.state.items:
+            return self.connections.postgres(left.connection)
+        if left.source in self._accesses:
+            return self._accesses[left.source]
+        try:
+            return self.connections.postgres_of(left.details)
+        except SlackwaterError as error:
+            if error.condition == "SLACKWATER_DEPENDENCY_DROPPED":
+                return None
+            raise
 
     def _kept(self, source: GlobalId, connection: GlobalId) -> PostgresAccess:
         self._accesses[source] = self.connections.postgres(connection)
@@ -182,6 +224,12 @@ class PostgresSources:
             version=lambda: self.connections.version(connection),
             confirm=self.relations.persist.transactions.confirm_leadership,
         )
+
+
+def _left(source: CatalogItem, details: PostgresDetails, connection: CatalogItem) -> LeftSlot:
+    config, way = details.config, connection.of(ConnectionDetails)
+    named = (source.full_name, config.publication, config.slot, config.timeline)
+    return LeftSlot(source.id, *named, connection.id, way)
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,6 +252,8 @@ def postgres_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SOURCE):
         if isinstance(item.details, PostgresDetails):
             yield item.id, item.details.config.slot, item.details.config.timeline
+    for each in snapshot.waiting_slots:
+        yield each.slot.source, each.slot.name, each.slot.timeline
 
 
 def postgres_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -44,6 +44,7 @@ from slackwater.storage.postgres.copying import CopiedTable, Copy, FollowedTable
 from slackwater.storage.postgres.following import Follower
 from slackwater.storage.postgres.replication import (
     Replication,
+    RetainedLog,
     ServerIdentity,
     SlotState,
     Upstream,
@@ -58,6 +59,8 @@ READ_MESSAGES = 20_000
 WAIT_MS = 200
 CHECK_MS = 10_000
 """The time between two looks at the publication, and between two signs of life."""
+RETAINED_BYTES = 1024**3
+"""It is told when the server keeps so much of its log for a source, or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class PostgresIngestion:
         self._checked_ms = self._told_ms = self._committed_ms = 0
         self._pending: IngestionStep | None = None
         self._reported: SourceStatus | None = None
+        self.retained: RetainedLog | None = None
         self._follower = Follower(_position(frontier))
         self._rows = self._copied_bytes = 0
 
@@ -183,6 +187,7 @@ class PostgresIngestion:
             return self._progress(None)
         if now_ms - self._checked_ms >= CHECK_MS:
             self._look_at(replication)
+            self._note(replication.slot(), now_ms)
             self._checked_ms = now_ms
         self._read_copy(now_ms)
         step = self._streamed(now_ms)
@@ -345,7 +350,9 @@ class PostgresIngestion:
             self._forget_step()
         self._refuse_another(replication)
         if self._frontier is not None and not self._is_anew:
-            self._refuse_lost(replication.slot())
+            slot = replication.slot()
+            self._note(slot, now_ms)
+            self._refuse_lost(slot)
             self._look_at(replication)
             self._start(replication)
             self._checked_ms = self._told_ms = now_ms
@@ -354,6 +361,14 @@ class PostgresIngestion:
 
     def _refuse_another(self, replication: Replication) -> None:
         refuse_another(self._config.name, self._config.identity, replication.identity())
+
+    def _note(self, slot: SlotState | None, now_ms: int) -> None:
+        """Notes how much of its log the server keeps, if that is much."""
+        if slot is None or slot.retained_bytes < RETAINED_BYTES:
+            self.retained = None
+        else:
+            since_ms = now_ms if self.retained is None else self.retained.since_ms
+            self.retained = RetainedLog(slot.retained_bytes, since_ms)
 
     def _refuse_lost(self, slot: SlotState | None) -> None:
         if slot is None:

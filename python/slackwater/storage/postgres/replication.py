@@ -37,10 +37,22 @@ def refuse_another(source: str, before: ServerIdentity, now: ServerIdentity) -> 
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A replication slot. The server keeps its log from `confirmed` on, unless it `is_lost`."""
+    """A replication slot. The server keeps its log from `confirmed` on, unless it `is_lost`.
+
+    `retained_bytes` is how much that is.
+    """
 
     confirmed: int
     is_lost: bool = False
+    retained_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedLog:
+    """The size of the log that a server keeps for a source, and since when it is so large."""
+
+    size_bytes: int
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)
