@@ -76,6 +76,7 @@ EVENTS = [
     "add",
     "drop",
     *["create"] * 2,
+    *["meanwhile"] * 2,
     "forget",
     "again",
     "fail copies",
@@ -89,7 +90,7 @@ def events(draw):
     kinds = st.one_of(st.sampled_from(EVENTS), st.sampled_from(EVENTS), st.sampled_from(RARE))
     found = []
     for what in draw(st.lists(kinds, min_size=10, max_size=60)):
-        if what == "transact":
+        if what in ("transact", "meanwhile"):
             found.append((what, draw(st.lists(changes, max_size=5))))
         elif what in ("add", "drop", "retype", "retype back", "leave", "create"):
             found.append((what, draw(st.sampled_from(sorted(COLUMNS)))))
@@ -287,6 +288,8 @@ def run(world, history):
         match what:
             case "transact":
                 world.server.transact(more)
+            case "meanwhile":
+                world.server.meanwhile.append(more)
             case "foreign":
                 world.server.foreign()
             case "fail":

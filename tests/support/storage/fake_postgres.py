@@ -152,7 +152,7 @@ def unreachable(reason):
 class FakeServer:
     """`fails`: so many of the next questions are not answered. `is_slow`: after each read that
     brings something, one brings nothing. It sends again what was not confirmed, whatever it is
-    asked for."""
+    asked for. `meanwhile` are transactions that others commit while a copy begins and goes on."""
 
     tables: dict = field(
         default_factory=lambda: {n: FakeTable(n, list(c)) for n, c in COLUMNS.items()}
@@ -167,6 +167,7 @@ class FakeServer:
     is_slow: bool = False
     told: int = 0
     columns_at: dict = field(default_factory=dict)
+    meanwhile: list = field(default_factory=list)
     copied_at: int = 0
     copies_fail: int = 0
 
@@ -337,12 +338,17 @@ class FakeReplication:
         if server.waits:
             server.waits -= 1
             return None
+        self._let_others_commit()
         self._begins_at, self._snapshot = server.taken()
         if self._is_copy:
             server.copied_at = self._begins_at
         else:
             server.slot = SlotState(self._begins_at)
         return self._begins_at
+
+    def _let_others_commit(self):
+        if self._is_copy and self._server.meanwhile:
+            self._server.transact(self._server.meanwhile.pop(0))
 
     def tables(self):
         self._answer()
@@ -354,6 +360,7 @@ class FakeReplication:
         _, rows = self._snapshot[table.oid]
         for start in range(0, len(rows), self._size):
             self._answer()
+            self._let_others_commit()
             chunk = rows[start : start + self._size]
             arrays = [
                 pa.array([each.cell(name) for each in chunk], pa.string()) for name in columns
@@ -376,6 +383,7 @@ class FakeReplication:
         server = self._server
         self._answer()
         assert self._next is not None, "it was not started"
+        self._let_others_commit()
         self._rests = server.is_slow and not self._rests
         if server.is_slow and not self._rests:
             return []

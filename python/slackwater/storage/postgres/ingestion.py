@@ -255,6 +255,7 @@ class PostgresIngestion:
                 if found.is_later and not is_there:
                     self._later.add(name)
         if not tables:
+            self._copy_error = None
             self._answer_copies()
             return None
         return Copy(tables, self._catalog.upstream(), self._refuse_another)
