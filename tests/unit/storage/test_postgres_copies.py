@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.property.test_storage_postgres import World
-from tests.support.storage.fake_postgres import FakeServer, inserted
+from tests.support.storage.fake_postgres import (
+    COLUMNS,
+    TEXT,
+    FakeServer,
+    inserted,
+    source_table,
+)
 
 from slackwater.storage.postgres.ingestion import CHECK_MS, states_of
+from slackwater.storage.postgres.tables import PostgresColumn
 
 
 def committed(world, *, pause_ms=1):
@@ -74,3 +83,24 @@ def test_a_copy_takes_all_tables_that_wait_for_one():
     step = committed(world)
     assert sorted(step.statistics.begun) == [f"later{number}" for number in range(5)]
     assert len(world.server.columns_at) == slots + 1
+
+
+def test_a_table_that_joins_has_columns_that_the_last_description_lacks(monkeypatch):
+    """The server described the table to the source before it was altered, and has not since."""
+    world = begun()
+    world.server.transact([inserted("keyed", "1", "x", "2")])
+    committed(world)
+    # The world's own comparison has the columns of the source's first tables.
+    monkeypatch.setattr(World, "check", lambda world: None)
+    more = PostgresColumn("more", 9, TEXT, "text")
+    world.server.tables["keyed"].columns.append(more)
+    table = replace(source_table("keyed", "later1"), columns=(*COLUMNS["keyed"], more))
+    monkeypatch.setitem(COLUMNS, "keyed", table.columns)
+    world.exports["later1"] = "keyed"
+    assert committed(world).statistics.begun == ("later1",)
+    assert states_of(world.state)["later1"].gone == ()
+    world.server.transact([inserted("keyed", "3", "z", "3")])
+    committed(world)
+    state = states_of(world.state)["later1"]
+    assert (state.gone, state.ignored, state.broken) == ((), (), None)
+    assert sorted(row[0] for row in world.rows["later1"]) == [1, 2, 3]
