@@ -104,3 +104,15 @@ def test_a_table_that_joins_has_columns_that_the_last_description_lacks(monkeypa
     state = states_of(world.state)["later1"]
     assert (state.gone, state.ignored, state.broken) == ((), (), None)
     assert sorted(row[0] for row in world.rows["later1"]) == [1, 2, 3]
+
+
+def test_a_copy_takes_nothing_that_is_behind_its_source():
+    """What comes first may be a transaction that its source has not read yet."""
+    world = World(1, FakeServer())
+    world.server.transact([inserted("keyed", "1", "x", "1")])
+    committed(world)
+    world.server.meanwhile = [[], [], [inserted("keyed", "2", "y", "2")]]
+    world.exports["later1"] = "keyed"
+    while "later1" not in states_of(world.state):
+        committed(world)
+    assert world.rows["later1"] == world.rows["keyed"]

@@ -203,11 +203,15 @@ class Copy:
         by_oid = readers(each.changes for each in self.tables.values())
         while not self._is_at(follower, until):
             is_full = follower.messages >= room.messages or follower.size_bytes >= room.size_bytes
-            if not self._queue and not is_full:
-                self._queue.extend(replication.read(READ_MESSAGES, WAIT_MS))
-            if not self._queue or is_full:
+            if is_full:
                 break
-            follower.take(self._queue.popleft(), by_oid)
+            if self._queue:
+                follower.take(self._queue.popleft(), by_oid)
+                continue
+            # The first of what comes may be behind the end already.
+            self._queue.extend(replication.read(READ_MESSAGES, WAIT_MS))
+            if not self._queue:
+                break
         self._settle()
         return self._is_at(follower, until)
 
