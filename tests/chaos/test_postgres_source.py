@@ -148,20 +148,27 @@ def test_leaders_and_servers_that_are_killed(application, upstream):
         "CREATE MATERIALIZED VIEW totals WITH (RETAIN HISTORY FOR '1 hour') AS "
         "SELECT count(*) AS n, sum(balance) AS total FROM accounts"
     )
+    later = []
     for victim in ("sender", "leader", "server", "leader"):
         before = reached(application)
         wait_until(
             lambda before=before: reached(application) > before + 20, what="the source goes on"
         )
         seen.append(readable(application))
+        # A table whose copy has begun, or not yet, or is there already.
+        later.append(f"later_{len(later)}")
+        application.sql(
+            f"CREATE TABLE {later[-1]} FROM SOURCE s (REFERENCE accounts)"
+            " WITH (RETAIN HISTORY FOR '1 hour')"
+        )
         match victim:
             case "leader":
                 kill(only_coordinator(application.location))
             case "sender":
                 with upstream.connected() as connection:
                     query = "SELECT active_pid FROM pg_replication_slots WHERE active"
-                    ((pid,),) = connection.execute(query).fetchall()
-                kill(pid)
+                    for (pid,) in connection.execute(query).fetchall():
+                        kill(pid)
             case "server":
                 for pid in upstream.server.processes:
                     kill(pid)
@@ -169,9 +176,32 @@ def test_leaders_and_servers_that_are_killed(application, upstream):
                 upstream.server.start()
     writer.stop()
     wait_until(lambda: reached(application) == writer.done, what="all is there")
+    for table in later:
+        assert read(application, f"SELECT count(*) FROM {table}") == [[ACCOUNTS]]
     seen.append(readable(application))
     for time in seen:
         check_at(application, time)
+    at = f"AS OF {seen[-1]}"
+    accounts = sorted(read(application, f"SELECT * FROM accounts {at}"))
+    for table in later:
+        assert sorted(read(application, f"SELECT * FROM {table} {at}")) == accounts
+    slots = "SELECT count(*) FROM pg_replication_slots"
     with upstream.connected() as connection:
-        slots = connection.execute("SELECT count(*) FROM pg_replication_slots").fetchone()
-    assert slots == (1,)
+        wait_until(
+            lambda: connection.execute(slots).fetchone() == (1,), what="slots of copies are gone"
+        )
+    # A source is dropped with its connection while the server is away, and its leader dies too.
+    for pid in upstream.server.processes:
+        kill(pid)
+    upstream.server.process.wait(PATIENCE)
+    application.sql("DROP CONNECTION pg CASCADE")
+    notice = "SELECT hint FROM mz_internal.mz_notices WHERE notice_type = 'abandoned slot'"
+    wait_until(lambda: read(application, notice), what="the notice of the slot")
+    kill(only_coordinator(application.location))
+    listed = "SELECT replication_slot FROM mz_internal.mz_postgres_sources"
+    ((slot,),) = read(application, listed)
+    assert slot.startswith("slackwater_")
+    upstream.server.start()
+    with upstream.connected() as connection:
+        wait_until(lambda: connection.execute(slots).fetchone() == (0,), what="the slot is gone")
+    wait_until(lambda: read(application, listed) == [], what="the list is empty")

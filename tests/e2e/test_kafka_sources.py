@@ -296,6 +296,8 @@ def test_a_topic_is_read_again(place, kafka):
     becomes(place, "SELECT * FROM s", [["a", "3"], ["c", "1"], ["d", "2"]])
     with pytest.raises(SqlError, match="RESNAPSHOT of a source with ENVELOPE NONE"):
         place.sql("ALTER SOURCE appended RESNAPSHOT")
+    with pytest.raises(SqlError, match="RESNAPSHOT TABLES of a source that reads a topic"):
+        place.sql("ALTER SOURCE s RESNAPSHOT TABLES (s)")
     place.sql("CREATE TABLE t (k INT)")
     place.sql("CREATE SOURCE counting FROM LOAD GENERATOR COUNTER")
     for statement in ("ALTER SOURCE t RESNAPSHOT", "ALTER SOURCE counting SKIP LOST"):

@@ -69,8 +69,6 @@ def test_tables_are_copied_and_followed(place, upstream):
     becomes(place, "SELECT * FROM v", [[3, "4.25"]])
     becomes(place, "SELECT id FROM orders", [[1], [3], [20]])
     becomes(place, "SELECT note FROM remarks", [["two\nlines"], ["x"]])
-    with pytest.raises(SqlError, match="in FOR TABLES; a source of its own"):
-        place.sql("CREATE TABLE more FROM SOURCE s (REFERENCE public.notes)")
     upstream.run("TRUNCATE orders, notes", "INSERT INTO orders VALUES (1, 'new', 1)")
     becomes(place, "SELECT * FROM orders", [[1, "new", "1.00"]])
     becomes(place, "SELECT * FROM remarks", [])
@@ -151,7 +149,6 @@ def test_what_is_not_there_is_refused(place, upstream):
         ("TEXT COLUMNS (x.a.id)", "the source does not have its table"),
     ):
         refused(place, invalid, words, f"(PUBLICATION 'p', {option}) FOR TABLES (public.a)")
-    refused(place, "SLACKWATER_UNSUPPORTED", "Say which tables it has: FOR ALL TABLES", of)
     slow = f"{of} FOR TABLES (x.a) WITH (TIMESTAMP INTERVAL '1 minute')"
     refused(place, invalid, "the most 30000 ms", slow)
 
@@ -223,6 +220,112 @@ def test_a_source_that_is_dropped_leaves_no_slot(place, upstream):
     ) == [["public", "a"]]
     place.sql("DROP CONNECTION pg CASCADE")
     wait_until(lambda: upstream.rows(named) == [], what="the slot is gone")
+
+
+def test_tables_come_later_and_are_read_again_alone(place, upstream):
+    upstream.run(
+        "CREATE SCHEMA x",
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT, n NUMERIC, secret TEXT)",
+        "CREATE TABLE x.b (x INT, y TEXT)",
+        "ALTER TABLE x.b REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION p FOR TABLE a, x.b",
+        "INSERT INTO a SELECT n, repeat('x', 10), n, 's' FROM generate_series(1, 1000) n",
+        "INSERT INTO x.b VALUES (1, 'one'), (1, 'one'), (2, NULL)",
+    )
+    place.sql(f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') {FAST}")
+    place.sql(
+        "CREATE TABLE first FROM SOURCE s (REFERENCE public.a) WITH (TEXT COLUMNS (N),"
+        " EXCLUDE COLUMNS (secret))"
+    )
+    count = "SELECT count(*), max(n) FROM first"
+    assert place.rows(count) == [[1000, "999"]]
+    # An open transaction keeps a copy waiting; the source goes on, and the table misses nothing.
+    other = upstream.connected()
+    with other, other.transaction():
+        other.execute("INSERT INTO a VALUES (2000, 'open', 0)")
+        place.sql("CREATE TABLE second FROM SOURCE s (REFERENCE a)")
+        place.sql("CREATE TABLE b FROM SOURCE s (REFERENCE x.b)")
+        upstream.run("UPDATE a SET t = 'changed' WHERE id = 1", "DELETE FROM a WHERE id = 2")
+        becomes(place, "SELECT id FROM first WHERE t = 'changed'", [[1]])
+    becomes(place, count, [[1000, "999"]])
+    assert place.rows("SELECT count(*) FROM second WHERE secret = 's'") == [[999]]
+    assert sorted(place.rows("SELECT * FROM b"), key=repr) == [[1, "one"], [1, "one"], [2, None]]
+    upstream.run("DELETE FROM x.b WHERE x = 1", "UPDATE a SET n = 'NaN' WHERE id = 3")
+    becomes(place, "SELECT * FROM b", [[2, None]])
+    becomes(place, "SELECT n FROM first WHERE id = 3", [["NaN"]])
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM second")
+    upstream.run("UPDATE a SET n = 3 WHERE id = 3")
+    becomes(place, "SELECT count(*) FROM second WHERE id = 3", [[1]])
+
+    # One table is read again, while the others go on.
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS c FROM first")
+    upstream.run("ALTER PUBLICATION p DROP TABLE a", "ALTER PUBLICATION p ADD TABLE a")
+    left = "table public.a: it has left the publication"
+    wait_until(lambda: left in (status_of(place, "s") or ""), what="the table has an error")
+    upstream.run("DELETE FROM a WHERE id > 900", "INSERT INTO x.b VALUES (3, 'three')")
+    becomes(place, "SELECT * FROM b", [[2, None], [3, "three"]])
+    place.sql("ALTER SOURCE s RESNAPSHOT TABLES (first)")
+    assert place.rows("SELECT * FROM v") == [[899]]
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
+        place.rows("SELECT * FROM second")
+    place.sql("ALTER SOURCE s RESNAPSHOT TABLES (second, b)")
+    assert place.rows("SELECT count(*) FROM second") == [[899]]
+    upstream.run("DELETE FROM a WHERE id > 800")
+    becomes(place, "SELECT * FROM v", [[799]])
+    becomes(place, "SELECT count(*) FROM second", [[799]])
+    wait_until(lambda: status_of(place, "s") is None, what="no table has an error")
+
+    # A table that is larger than what a step keeps in memory is copied by files.
+    upstream.run(
+        "CREATE TABLE x.large (id INT PRIMARY KEY, t TEXT)",
+        "INSERT INTO x.large SELECT n, repeat('y', 100000) FROM generate_series(1, 700) n",
+        "ALTER PUBLICATION p ADD TABLE x.large",
+    )
+    place.sql("CREATE TABLE large FROM SOURCE s (REFERENCE large)")
+    assert place.rows("SELECT count(*), sum(length(t)) FROM large") == [[700, 70000000]]
+    upstream.run("DELETE FROM x.large WHERE id > 10")
+    place.sql("ALTER SOURCE s RESNAPSHOT TABLES (large)")
+    becomes(place, "SELECT count(*) FROM large", [[10]])
+
+    # What a table cannot be, and what it leaves behind.
+    for statement, words in (
+        ("CREATE TABLE u FROM SOURCE s (REFERENCE public.z)", "SLACKWATER_UNKNOWN_REFERENCE"),
+        ("CREATE TABLE u FROM SOURCE s (REFERENCE a) FORMAT TEXT", "Only sources of messages"),
+        (
+            "CREATE TABLE u FROM SOURCE s (REFERENCE a) WITH (EXCLUDE COLUMNS (id))",
+            "it belongs to the key of public.a",
+        ),
+        (
+            "CREATE TABLE u FROM SOURCE s (REFERENCE a) WITH (TEXT COLUMNS (z))",
+            "public.a has no such column",
+        ),
+        ("ALTER SOURCE s RESNAPSHOT TABLES (v)", "SLACKWATER_WRONG_KIND"),
+        ("INSERT INTO b VALUES (1, 'x')", "SLACKWATER_READ_ONLY_RELATION"),
+        ("DROP SOURCE s", "SLACKWATER_DEPENDENT_OBJECTS"),
+    ):
+        with pytest.raises(SqlError, match=words):
+            place.sql(statement)
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+    assert upstream.rows(slots) == [(1,)]
+    place.sql("DROP TABLE second")
+    upstream.run("CREATE TABLE x.c (id INT PRIMARY KEY)", "ALTER PUBLICATION p ADD TABLE x.c")
+    references = (
+        "SELECT namespace, r.name, columns FROM mz_internal.mz_source_references r"
+        " JOIN mz_catalog.mz_sources s ON s.id = r.source_id JOIN mz_catalog.mz_tables t"
+        " ON t.name = 'first' AND t.schema_id = s.schema_id WHERE s.name = 's'"
+    )
+    before = [["public", "a", ["id", "t", "n", "secret"]], ["x", "b", ["x", "y"]]]
+    assert sorted(place.rows(references)) == before
+    place.sql("ALTER SOURCE s REFRESH REFERENCES")
+    after = [*before, ["x", "c", ["id"]], ["x", "large", ["id", "t"]]]
+    assert sorted(place.rows(references)) == after
+    becomes(place, "SELECT * FROM v", [[799]])
+    ((shown,),) = place.rows("SHOW CREATE TABLE first")
+    place.sql("DROP MATERIALIZED VIEW v")
+    place.sql("DROP TABLE first")
+    place.sql(shown)
+    assert place.rows(count) == [[799, "99"]]
 
 
 def test_a_table_whose_columns_change(place, upstream):
@@ -360,9 +463,15 @@ def test_a_condition_of_the_publication_counts_for_the_copy_too(place, upstream)
     place.sql(
         f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
     )
+    notice = "The publication leaves out columns of public.a: `hidden`."
+    assert [message for _, _, message in place.rows("SHOW NOTICES")].count(notice) == 1
     assert place.rows("SELECT * FROM a") == [[11, "y"]]
+    place.sql("CREATE TABLE later FROM SOURCE s (REFERENCE a)")
+    assert [message for _, _, message in place.rows("SHOW NOTICES")].count(notice) == 2
+    assert place.rows("SELECT * FROM later") == [[11, "y"]]
     upstream.run("UPDATE a SET id = 12 WHERE id = 1", "UPDATE a SET id = 2 WHERE id = 11")
     becomes(place, "SELECT * FROM a", [[12, "x"]])
+    becomes(place, "SELECT * FROM later", [[12, "x"]])
 
 
 def test_a_slot_that_is_gone_is_told_and_made_again(place, upstream):

@@ -39,6 +39,7 @@ from slackwater.planner.parser.kafka_source import (
 from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.postgres_source import PostgresSource, UpstreamTable
 from slackwater.planner.parser.source_tables import (
     CreateTableFromSource,
     ReferencedTable,
@@ -56,6 +57,7 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8
 parts = texts | st.sampled_from(["t", "from", "IN", "CLUSTER", "if", "all", "a`b", "with", "KEY"])
 names = st.lists(parts, min_size=1, max_size=3).map(lambda p: QualifiedName(tuple(p)))
 columns = st.lists(parts, min_size=1, max_size=3).map(tuple)
+few_columns = st.lists(parts, max_size=2).map(tuple)
 queries = st.sampled_from(
     [
         "SELECT 1",
@@ -217,6 +219,19 @@ topics = st.builds(
 )
 
 
+full_columns = st.lists(parts, min_size=2, max_size=3).map(lambda p: QualifiedName(tuple(p)))
+of_tables = st.lists(full_columns, max_size=2).map(tuple)
+upstream_names = st.lists(parts, min_size=1, max_size=2).map(lambda p: QualifiedName(tuple(p)))
+upstream_tables = st.lists(
+    st.builds(UpstreamTable, upstream_names, st.none() | parts), min_size=1, max_size=2
+).map(tuple)
+publications = (
+    st.builds(PostgresSource, names, texts, upstream_tables, st.just(()), of_tables, of_tables)
+    | st.builds(PostgresSource, names, texts, st.just(()), few_columns, of_tables, of_tables)
+    | st.builds(PostgresSource, names, texts, is_bare=st.just(True))
+)
+
+
 def takes_columns(connector):
     if isinstance(connector, KafkaSource):
         decoding = connector.decoding
@@ -363,8 +378,10 @@ statements = st.one_of(
         decoding=st.none() | decodings,
         if_not_exists=st.booleans(),
         retain_history_ms=maybe_spans,
+        text_columns=few_columns,
+        exclude_columns=few_columns,
     ),
-    st.builds(ResnapshotSource, names, st.booleans()),
+    st.builds(ResnapshotSource, names, st.booleans(), st.lists(names, max_size=2).map(tuple)),
     st.builds(RefreshSchema, names, st.booleans()),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
@@ -394,7 +411,7 @@ statements = st.one_of(
     st.builds(
         lambda n, c, k, e, u, p, i, h: s.CreateSource(n, c, declared(c, k), e, u, p, i, h),
         names,
-        generators | files | topics,
+        generators | files | topics | publications,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
         st.booleans(),
         clusters,

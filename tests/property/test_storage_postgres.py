@@ -3,7 +3,8 @@ network and the process do: each transaction once and whole at every readable ti
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -28,7 +29,7 @@ from slackwater.repr.dataflow_error import DecodeError, decode, encode
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import DIFF_COLUMN
 from slackwater.storage.ingestion import IngestionProgress
-from slackwater.storage.postgres.changes import TableChanges, TableState
+from slackwater.storage.postgres.copying import FollowedTable
 from slackwater.storage.postgres.ingestion import (
     CHECK_MS,
     PostgresConfig,
@@ -37,6 +38,7 @@ from slackwater.storage.postgres.ingestion import (
 )
 from slackwater.storage.postgres.replication import ServerIdentity, SlotState
 from slackwater.storage.postgres.tables import PostgresColumn
+from slackwater.storage.postgres.types import source_columns
 
 NUMBERS = ["1", "2.50", "-0.1", "NaN", None]
 LARGES = ["", "NULL", 'a, "b"\n\\.', "ü" * 5, "L" * 9, None]
@@ -73,6 +75,11 @@ EVENTS = [
     "anew",
     "add",
     "drop",
+    *["create"] * 2,
+    *["meanwhile"] * 2,
+    "forget",
+    "again",
+    "fail copies",
 ]
 RARE = ["no slot", "advance", "retype", "retype back", "leave"]
 
@@ -83,9 +90,9 @@ def events(draw):
     kinds = st.one_of(st.sampled_from(EVENTS), st.sampled_from(EVENTS), st.sampled_from(RARE))
     found = []
     for what in draw(st.lists(kinds, min_size=10, max_size=60)):
-        if what == "transact":
+        if what in ("transact", "meanwhile"):
             found.append((what, draw(st.lists(changes, max_size=5))))
-        elif what in ("add", "drop", "retype", "retype back", "leave"):
+        elif what in ("add", "drop", "retype", "retype back", "leave", "create"):
             found.append((what, draw(st.sampled_from(sorted(COLUMNS)))))
         else:
             found.append((what, draw(st.integers(0, 3))))
@@ -98,14 +105,18 @@ class World:
 
     size: int
     server: FakeServer
-    rows: dict = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
-    errors: dict = field(default_factory=lambda: {name: Counter() for name in COLUMNS})
+    exports: dict = field(default_factory=lambda: {name: name for name in COLUMNS})
+    rows: dict = field(default_factory=lambda: defaultdict(Counter))
+    errors: dict = field(default_factory=lambda: defaultdict(Counter))
+    copied_at: dict = field(default_factory=dict)
+    begun: list = field(default_factory=list)
+    made: int = 0
     frontier: object = None
     state: str | None = None
     now_ms: int = 0
     pause_ms: int = 1
     harmed: set = field(default_factory=set)
-    wanted: object = None
+    wanted: list = field(default_factory=list)
     said: str | None = None
 
     def __post_init__(self):
@@ -113,18 +124,10 @@ class World:
 
     def resumed(self):
         """The ingestion as a new process makes it of what is durable."""
-        self.wanted = None
-        states = states_of(self.state)
-        tables = {
-            name: TableChanges(
-                source_table(name), Stored(self, name), stage, states.get(name, TableState())
-            )
-            for name in COLUMNS
-        }
+        self.wanted = []
         config = PostgresConfig("s", "p", "slot", ServerIdentity("system", 1))
-        return PostgresIngestion(
-            config, FakeUpstream(self.server, self.size), tables, self.frontier, self.state
-        )
+        upstream = FakeUpstream(self.server, self.size)
+        return PostgresIngestion(config, upstream, Tables(self), self.frontier, self.state)
 
     def poll(self):
         """The next step, through as many polls as it takes; None: there is none."""
@@ -143,52 +146,102 @@ class World:
         raise AssertionError("the step does not become whole")
 
     def commit(self, step):
-        for name, table in step.updates.items():
-            for *cells, diff in zip(*table.to_pydict().values(), strict=True):
-                self.rows[name][tuple(cells)] += diff
-        for name, table in step.errors.items():
-            for text, diff in zip(*table.to_pydict().values(), strict=True):
-                self.errors[name][text] += diff
+        is_anew = self.state is not None and json.loads(self.state)["is_anew"]
+        if (self.frontier is None or is_anew) and not json.loads(step.state)["is_anew"]:
+            self.copied_at = dict.fromkeys(states_of(step.state), step.frontier.offset(0))
+        for name in self.ingestion._joined:
+            self.copied_at[name] = self.server.copied_at
+        for export, table in step.updates.items():
+            if export in self.exports:
+                for *cells, diff in zip(*table.to_pydict().values(), strict=True):
+                    self.rows[export][tuple(cells)] += diff
+        for export, table in step.errors.items():
+            if export in self.exports:
+                for text, diff in zip(*table.to_pydict().values(), strict=True):
+                    self.errors[export][text] += diff
         for counts in (*self.rows.values(), *self.errors.values()):
             assert min(counts.values(), default=0) >= 0
         if self.frontier is not None:
             assert self.frontier.not_after(step.frontier)
         self.frontier, self.state = step.frontier, step.state
+        self.begun += step.statistics.begun
 
     def check(self):
+        assert len(self.begun) == len(set(self.begun)), "a table begins once"
+        states = states_of(self.state)
+        for export in self.exports:
+            if export not in states:
+                assert not any(self.rows[export].values())
+                assert not any(self.errors[export].values())
+            elif export not in COLUMNS:
+                assert export in self.begun
         if self.frontier is None:
-            assert not any(self.rows.values())
             return
         assert self.server.told <= self.frontier.offset(0)
         upstream, announced = self.server.state_before(self.frontier.offset(0))
-        for name, state in states_of(self.state).items():
-            errors = Counter({text: n for text, n in self.errors[name].items() if n})
+        for export, state in states.items():
+            if export not in self.exports:
+                continue
+            name, begins_at = self.exports[export], self.copied_at[export]
+            errors = Counter({text: n for text, n in self.errors[export].items() if n})
             if state.broken is not None:
                 assert name in self.harmed, state.broken
                 assert errors[encode(DecodeError(f"table public.{name}", state.broken))] == 1
                 continue
+            columns = self.server.told_columns(announced, name, begins_at)
             good = Counter()
             bad = 0
             for each in upstream[name]:
-                if each.unread and NUMBER in announced[name]:
+                if NUMBER in columns and not each.is_read_from(begins_at):
                     bad += 1
                 else:
-                    good[projected(name, each, announced[name])] += 1
-            assert Counter({row: n for row, n in self.rows[name].items() if n}) == good
+                    good[projected(name, each, columns)] += 1
+            assert Counter({row: n for row, n in self.rows[export].items() if n}) == good
             assert sum(errors.values()) == bad, errors
 
 
+@dataclass(frozen=True)
+class Tables:
+    """The tables of the source, as its catalog has them."""
+
+    world: World
+
+    def names(self):
+        return list(self.world.exports)
+
+    def found(self, export):
+        name = self.world.exports.get(export)
+        if name is None:
+            return None
+        stored = Stored(self.world, name, export)
+        return FollowedTable(source_table(name, export), stored, stage, export not in COLUMNS)
+
+    def upstream(self):
+        return FakeUpstream(self.world.server, self.world.size, is_copy=True)
+
+
 class Stored:
-    def __init__(self, world, name):
-        self._world, self._name = world, name
-        self._desc = TableChanges(source_table(name), None, stage, TableState())._reader.rows.desc
+    def __init__(self, world, name, export):
+        self._world, self._export = world, export
+        self._desc = source_columns(source_table(name))
 
     def rows(self):
-        found = self._desc.with_diffs((row, 1) for row in self._world.rows[self._name].elements())
-        return found.drop_columns([DIFF_COLUMN])
+        return self._made(self._world.rows[self._export])
 
     def errors(self):
-        return [decode(text) for text in self._world.errors[self._name].elements()]
+        return [decode(text) for text in self._world.errors[self._export].elements()]
+
+    def left(self, updates):
+        found = Counter()
+        for each in updates:
+            for *cells, diff in zip(*each.to_pydict().values(), strict=True):
+                found[tuple(cells)] += diff
+        assert min(found.values(), default=0) >= 0
+        return self._made(found)
+
+    def _made(self, counts):
+        found = self._desc.with_diffs((row, 1) for row in counts.elements())
+        return found.drop_columns([DIFF_COLUMN])
 
 
 def stage(rows):
@@ -235,6 +288,8 @@ def run(world, history):
         match what:
             case "transact":
                 world.server.transact(more)
+            case "meanwhile":
+                world.server.meanwhile.append(more)
             case "foreign":
                 world.server.foreign()
             case "fail":
@@ -251,7 +306,19 @@ def run(world, history):
             case "advance" | "no slot":
                 continue
             case "anew":
-                world.wanted = world.ingestion.resnapshot()
+                world.wanted.append(world.ingestion.resnapshot())
+            case "create":
+                world.made += 1
+                world.exports[f"later{world.made}"] = more
+            case "forget":
+                later = [each for each in world.exports if each not in COLUMNS]
+                if later:
+                    del world.exports[later[more % len(later)]]
+            case "again":
+                names = sorted(world.exports)[more:][:2]
+                world.wanted.append(world.ingestion.resnapshot(names))
+            case "fail copies":
+                world.server.copies_fail = more
             case "add" | "drop" | "retype" | "retype back" | "leave":
                 alter(world, what, more)
             case _:
@@ -268,19 +335,20 @@ def run(world, history):
 
 def settle(world):
     """Lets everything come that can."""
-    world.server.fails = world.server.waits = 0
+    world.server.fails = world.server.waits = world.server.copies_fail = 0
     world.pause_ms = CHECK_MS
-    for _ in range(12):
+    for _ in range(20):
         step = world.poll()
         if step is not None:
             world.commit(step)
             world.ingestion.committed(step)
             world.check()
         elif world.said == "SLACKWATER_SOURCE_HISTORY_LOST":
-            world.wanted = world.ingestion.resnapshot()
+            world.wanted.append(world.ingestion.resnapshot())
     last = max((t.end_lsn for t in world.server.log), default=0)
     assert world.frontier.offset(0) >= last
-    assert world.wanted is None or world.wanted.done.is_set()
+    assert all(each.done.is_set() for each in world.wanted)
+    assert set(states_of(world.state)) >= set(world.exports)
     # What every table has in the end is read by a last snapshot, whatever has happened to it.
     for name, table in world.server.tables.items():
         alter(world, "retype back", name)
@@ -293,6 +361,27 @@ def settle(world):
         world.ingestion.committed(step)
     assert all(state.broken is None for state in states_of(world.state).values())
     world.check()
+    # So is a table that has an error by a copy of it alone, while the others go on.
+    world.harmed.add("keyed")
+    world.server.tables["keyed"].member += 1
+    for _ in range(4):
+        world.server.foreign()
+        step = world.poll()
+        if step is not None:
+            world.commit(step)
+            world.ingestion.committed(step)
+    assert states_of(world.state)["keyed"].broken is not None
+    wanted = world.ingestion.resnapshot(["keyed"])
+    for number in range(20):
+        if number < 3:
+            world.server.transact([inserted("keyed", "1", "x", str(world.server.lsn))])
+        step = world.poll()
+        if step is not None:
+            world.commit(step)
+            world.ingestion.committed(step)
+            world.check()
+    assert wanted.done.is_set()
+    assert states_of(world.state)["keyed"].broken is None
 
 
 @histories()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+from sqlalchemy import Connection
 from sqlalchemy import Engine as SqlEngine
 
 from slackwater.adapter.calls import Calls, Performers
@@ -262,7 +263,7 @@ def open_coordinator(given: Given) -> Coordinator:
             committer=base.committer,
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
-            slots=connectors.postgres.removals,
+            postgres=connectors.postgres,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
             changefeed_sources=connectors.changefeed_sources,
@@ -305,13 +306,18 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         connectors.sinks,
         connectors.changefeed_sources,
         base.parameters,
+        connectors.postgres,
     )
     return SystemTables(base.relations, base.timeline, running)
 
 
 def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
+    def forget_source(conn: Connection, source: GlobalId) -> None:
+        connectors.states.forget(conn, source)
+        connectors.postgres.abandon(conn, source)
+
     on_drop = {
-        ItemKind.SOURCE: connectors.states.forget,
+        ItemKind.SOURCE: forget_source,
         ItemKind.SECRET: connectors.secrets.forget,
     }
     relations = base.relations
@@ -500,7 +506,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     environment = persist.transactions.query(lambda conn: environment_name(conn, given.location))
     kafka = KafkaSources(relations, connections, environment, {})
     reading: dict[GlobalId, PostgresIngestion] = {}
-    removals = SlotRemovals(reading.__contains__)
+    removals = SlotRemovals(reading.__contains__, given.clock)
     postgres = PostgresSources(relations, connections, environment, reading, removals)
     awaited: dict[GlobalId, Timestamp] = {}
     targets = Targets(relations, connections, environment, given.clock)
@@ -583,6 +589,7 @@ def _definitions(
     changes, planners = defining.changes, defining.planners
     relations = base.relations
     topics = KafkaPlanner(lambda: relations.state, connectors.kafka)
+    published = PostgresPlanner(lambda: relations.state, connectors.postgres)
     planner = ConnectorPlanner(
         changes,
         relations,
@@ -593,7 +600,7 @@ def _definitions(
             KafkaSinkPlanner(lambda: relations.state, connectors.targets),
             LakeSinkPlanner(lambda: relations.state, connectors.targets),
         ),
-        PostgresPlanner(lambda: relations.state, connectors.postgres),
+        published,
     )
     return Definitions(
         changes=changes,
@@ -620,7 +627,7 @@ def _definitions(
         ),
         source_tables=SourceTableDefinitions(
             changes,
-            SourceTablePlanner(topics, DeclaredColumns(given.spark)),
+            SourceTablePlanner(topics, published, DeclaredColumns(given.spark)),
             connectors.states,
             connectors.ingestion,
             connectors.kafka,

@@ -23,8 +23,8 @@ from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
-from slackwater.adapter.sources.slots import SlotRemovals
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
@@ -63,7 +63,7 @@ class Parts:
     committer: GroupCommitter
     compute: Compute
     ingestion: IngestionRunner
-    slots: SlotRemovals
+    postgres: PostgresSources
     webhooks: Webhooks
     changefeeds: Changefeeds
     changefeed_sources: ChangefeedSources
@@ -108,6 +108,7 @@ class Coordinator:
         self._started.set()
         with self.parts.relations.catalog.lock:
             self.parts.implications.start_all()
+        self.parts.postgres.start()
         self.parts.maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
@@ -120,7 +121,7 @@ class Coordinator:
         self.parts.changefeeds.stop()
         self.parts.maintenance.stop()
         self.parts.ingestion.close()
-        self.parts.slots.close()
+        self.parts.postgres.close()
         self.parts.sinks.close()
         self.parts.compute.close()
         self.parts.committer.stop()

@@ -232,6 +232,14 @@ source_status_history = Table(
     Column("details", Text, nullable=False),
 )
 
+# Replication slots of sources that were dropped, which their servers may still have.
+abandoned_slots = Table(
+    "abandoned_slots",
+    metadata,
+    Column("source_id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 ingress = Table(
     "ingress",
     metadata,

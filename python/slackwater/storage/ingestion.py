@@ -149,14 +149,6 @@ class Resnapshot:
         self.done = threading.Event()
 
 
-class ReadsAgain(Protocol):
-    """An ingestion that can read its upstream from the beginning again."""
-
-    def resnapshot(self) -> Resnapshot:
-        """Asks for it. Any thread may call this."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class StatusChange:
     """One row of mz_source_status_history."""

@@ -60,6 +60,13 @@ class Pieces:
                 self._held_bytes -= self._tables.pop().nbytes
                 raise
 
+    def add_all(self, rows: pa.Table | StagedRows) -> None:
+        """Adds rows that other pieces gave, as `add` does."""
+        if isinstance(rows, StagedRows):
+            self._staged = rows if self._staged is None else self._staged.joined(rows)
+        else:
+            self.add(rows)
+
     def rows(self) -> pa.Table | StagedRows | None:
         """All rows that were added; None: there are none."""
         if self._staged is not None and self._tables:

@@ -1,7 +1,7 @@
 """A server of PostgreSQL in memory, below the seam of `slackwater.storage.postgres.replication`.
 
 It has two tables: `keyed`, with a primary key, and `whole`, with REPLICA IDENTITY FULL. It encodes
-its changes as `pgoutput` does, and can misbehave.
+its changes as `pgoutput` does, and can misbehave. Slots for copies go with their connections.
 """
 
 from __future__ import annotations
@@ -81,16 +81,22 @@ def truncate(*oids):
 
 @dataclass(frozen=True)
 class Row:
-    """A row. `unread`: who follows the server cannot have all of its values."""
+    """A row. Who follows the server from a position up to `unread` on lacks values of it."""
 
     cells: tuple
-    unread: bool = False
+    unread: int = 0
 
     def cell(self, name):
         return dict(self.cells).get(name)
 
+    def is_read_from(self, position):
+        return self.unread < position
 
-def row(unread=False, **cells):
+
+ALWAYS = 1 << 60
+
+
+def row(unread=0, **cells):
     return Row(tuple(cells.items()), unread)
 
 
@@ -132,15 +138,21 @@ class Transaction:
     """Pairs: the message of the relation, and that of the change."""
 
 
-def unreadable(found):
-    return found.cell(NUMBER) == "NaN"
+def unreachable(reason):
+    return user_error(
+        "SLACKWATER_SOURCE_UNREACHABLE",
+        objectName="s",
+        upstream="the publication p",
+        connectionName="pg",
+        reason=reason,
+    )
 
 
 @dataclass
 class FakeServer:
     """`fails`: so many of the next questions are not answered. `is_slow`: after each read that
     brings something, one brings nothing. It sends again what was not confirmed, whatever it is
-    asked for."""
+    asked for. `meanwhile` are transactions that others commit while a copy begins and goes on."""
 
     tables: dict = field(
         default_factory=lambda: {n: FakeTable(n, list(c)) for n, c in COLUMNS.items()}
@@ -154,10 +166,27 @@ class FakeServer:
     waits: int = 0
     is_slow: bool = False
     told: int = 0
+    columns_at: dict = field(default_factory=dict)
+    meanwhile: list = field(default_factory=list)
+    copied_at: int = 0
+    copies_fail: int = 0
 
     def __post_init__(self):
-        self.announced = {name: self.names(name) for name in self.tables}
+        self.announced = {name: (0, self.names(name)) for name in self.tables}
         self.remember(0)
+
+    def taken(self):
+        """The position of a new slot, and what the tables have there."""
+        position = self.lsn + 1
+        self.lsn += 10
+        self.remember(position - 1)
+        self.columns_at[position] = {name: self.names(name) for name in self.tables}
+        return position, {t.oid: (t.now(), list(t.rows)) for t in self.tables.values()}
+
+    def told_columns(self, announced, name, position):
+        """The columns that who follows a table from a position on was told of."""
+        at, columns = announced[name]
+        return columns if at >= position else self.columns_at[position][name]
 
     def names(self, table):
         return frozenset(column.name for column in self.tables[table].columns)
@@ -177,7 +206,7 @@ class FakeServer:
             for table, message in change(self):
                 head = None if table is None else table.message()
                 if table is not None:
-                    self.announced[table.name] = self.names(table.name)
+                    self.announced[table.name] = (self.lsn, self.names(table.name))
                 sent.append((head, message))
         commit_lsn, self.lsn = self.lsn, self.lsn + 10
         self.log.append(Transaction(commit_lsn, commit_lsn + 5, tuple(sent)))
@@ -193,13 +222,7 @@ class FakeServer:
     def answer(self):
         if self.fails:
             self.fails -= 1
-            raise user_error(
-                "SLACKWATER_SOURCE_UNREACHABLE",
-                objectName="s",
-                upstream="the publication p",
-                connectionName="pg",
-                reason="it is away",
-            )
+            raise unreachable("it is away")
 
 
 def inserted(name, number, large, key="0"):
@@ -210,7 +233,7 @@ def inserted(name, number, large, key="0"):
             if any(each.cell("k") == key for each in table.rows):
                 return []
             cells = {"k": key, **cells}
-        made = row(number == "NaN", **cells)
+        made = row(ALWAYS if number == "NaN" else 0, **cells)
         table.rows.append(made)
         return [(table, insert(table.oid, table.texts(made)))]
 
@@ -234,7 +257,10 @@ def updated(name, place, number, large, key=None):
             cells["k"] = key
         is_unsent = large is None and len(before.cell(LARGE) or "") > 3
         is_there = LARGE in server.names(name)
-        unread = number == "NaN" or bool(table.key and is_unsent and is_there and before.unread)
+        unread = ALWAYS if number == "NaN" else 0
+        if table.key and is_unsent and is_there and not unread:
+            # The row before it is not there for those who follow from before this transaction on.
+            unread = min(before.unread, server.lsn)
         after = row(unread, **cells)
         table.rows[at] = after
         new = [
@@ -270,7 +296,7 @@ def truncated(*names):
         tables = [server.tables[name] for name in names]
         for table in tables:
             table.rows.clear()
-            server.announced[table.name] = server.names(table.name)
+            server.announced[table.name] = (server.lsn, server.names(table.name))
         oids = [table.oid for table in tables]
         return [*((table, None) for table in tables), (None, truncate(*oids))]
 
@@ -278,11 +304,13 @@ def truncated(*names):
 
 
 class FakeReplication:
-    """One client. `size` is the most that one read brings."""
+    """One client. `size` is the most that one read brings. `is_copy`: its slot is its own."""
 
-    def __init__(self, server: FakeServer, size: int) -> None:
+    def __init__(self, server: FakeServer, size: int, is_copy: bool = False) -> None:
         self._server = server
         self._size = size
+        self._is_copy = is_copy
+        self._begins_at: int | None = None
         self._next: int | None = None
         self._queue: list = []
         self._heads: set = set()
@@ -290,34 +318,40 @@ class FakeReplication:
         self._alive = 0
         self._rests = False
 
-    def identity(self):
+    def _answer(self):
+        if self._is_copy and self._server.copies_fail:
+            self._server.copies_fail -= 1
+            raise unreachable("all replication slots are in use")
         self._server.answer()
+
+    def identity(self):
+        self._answer()
         return ServerIdentity("system", 1)
 
     def slot(self):
-        self._server.answer()
+        self._answer()
         return self._server.slot
 
     def create_slot(self):
         server = self._server
-        server.answer()
+        self._answer()
         if server.waits:
             server.waits -= 1
             return None
-        position = server.lsn + 1
-        server.lsn += 10
-        for table in server.tables.values():
-            table.rows = [Row(each.cells, unreadable(each)) for each in table.rows]
-        server.announced = {name: server.names(name) for name in server.tables}
-        server.remember(position - 1)
-        server.slot = SlotState(position)
-        self._snapshot = {
-            table.oid: (table.now(), list(table.rows)) for table in server.tables.values()
-        }
-        return position
+        self._let_others_commit()
+        self._begins_at, self._snapshot = server.taken()
+        if self._is_copy:
+            server.copied_at = self._begins_at
+        else:
+            server.slot = SlotState(self._begins_at)
+        return self._begins_at
+
+    def _let_others_commit(self):
+        if self._is_copy and self._server.meanwhile:
+            self._server.transact(self._server.meanwhile.pop(0))
 
     def tables(self):
-        self._server.answer()
+        self._answer()
         if self._snapshot is not None:
             return {oid: now for oid, (now, _) in self._snapshot.items()}
         return {table.oid: table.now() for table in self._server.tables.values()}
@@ -325,7 +359,8 @@ class FakeReplication:
     def copy(self, table, columns):
         _, rows = self._snapshot[table.oid]
         for start in range(0, len(rows), self._size):
-            self._server.answer()
+            self._answer()
+            self._let_others_commit()
             chunk = rows[start : start + self._size]
             arrays = [
                 pa.array([each.cell(name) for each in chunk], pa.string()) for name in columns
@@ -334,7 +369,11 @@ class FakeReplication:
 
     def start(self, position):
         server = self._server
-        server.answer()
+        self._answer()
+        if self._is_copy:
+            assert position == self._begins_at
+            self._snapshot, self._next = None, position
+            return
         assert server.slot is not None
         self._snapshot = None
         assert position >= server.slot.confirmed
@@ -342,8 +381,9 @@ class FakeReplication:
 
     def read(self, limit, wait_ms):
         server = self._server
-        server.answer()
+        self._answer()
         assert self._next is not None, "it was not started"
+        self._let_others_commit()
         self._rests = server.is_slow and not self._rests
         if server.is_slow and not self._rests:
             return []
@@ -373,8 +413,9 @@ class FakeReplication:
 
     def confirm(self, position):
         server = self._server
-        server.answer()
+        self._answer()
         assert server.slot is not None
+        assert not self._is_copy
         server.told = max(server.told, position)
         server.slot = replace(server.slot, confirmed=max(server.slot.confirmed, position))
 
@@ -382,20 +423,21 @@ class FakeReplication:
 class FakeUpstream:
     """The server over a client that is made anew after each `forget`."""
 
-    def __init__(self, server: FakeServer, size: int = 1000) -> None:
+    def __init__(self, server: FakeServer, size: int = 1000, is_copy: bool = False) -> None:
         self._server = server
         self._size = size
+        self._is_copy = is_copy
         self._open: FakeReplication | None = None
 
     def replication(self):
         if self._open is None:
             self._server.answer()
-            self._open = FakeReplication(self._server, self._size)
+            self._open = FakeReplication(self._server, self._size, self._is_copy)
         return self._open
 
     def forget(self):
         self._open = None
 
 
-def source_table(name):
-    return PostgresTable(name, "public", name, OIDS[name], COLUMNS[name])
+def source_table(name, export=None):
+    return PostgresTable(export or name, "public", name, OIDS[name], COLUMNS[name])

@@ -26,6 +26,7 @@ from slackwater.adapter.catalog.details import (
     PostgresDetails,
     PostgresSettings,
     ProgressDetails,
+    PublishedTable,
     SecretDetails,
     SinkDetails,
     SourceTableDetails,
@@ -346,6 +347,50 @@ STORED = {
             "exports": {"t": "u5"},
         },
     ),
+    "postgres without tables": (
+        "source",
+        {
+            "connector": "postgres",
+            "config": {
+                "publication": "p",
+                "slot": "slackwater_x_u3",
+                "system": "7",
+                "timeline": 2,
+                "tables": [],
+            },
+            "connection": "u8",
+            "referenced": [{"schema": "a", "name": "b", "columns": ["c", "d"]}],
+            "referenced_ms": 5,
+        },
+    ),
+    "table of a publication": (
+        "table",
+        {
+            "connector": "source",
+            "source": "u3",
+            "export": "u9",
+            "reference": ["a", "b"],
+            "errors": 7,
+            "upstream": {
+                "export": "u9",
+                "schema": "a",
+                "name": "b",
+                "oid": 16384,
+                "columns": [
+                    {
+                        "name": "c",
+                        "number": 1,
+                        "type_oid": 23,
+                        "base": "int4",
+                        "modifier": -1,
+                        "is_array": False,
+                        "not_null": True,
+                    }
+                ],
+                "text_columns": [],
+            },
+        },
+    ),
 }
 FILES_CONFIG = FilesConfig("/in", Format("CSV", True, ";", ""), None, "SKIP")
 COUNTED = GeneratorConfig("COUNTER", 1000, 0, None, 7, 0.01)
@@ -485,6 +530,21 @@ MEANT = {
         None,
         "u4",
         {"t": "u5"},
+    ),
+    "postgres without tables": PostgresDetails(
+        PostgresSettings("p", "slackwater_x_u3", "7", 2, ()),
+        "u8",
+        referenced=(PublishedTable("a", "b", ("c", "d")),),
+        referenced_ms=5,
+    ),
+    "table of a publication": SourceTableDetails(
+        "u3",
+        "u9",
+        ("a", "b"),
+        errors=7,
+        upstream=PostgresTable(
+            "u9", "a", "b", 16384, (PostgresColumn("c", 1, 23, "int4", not_null=True),)
+        ),
     ),
 }
 

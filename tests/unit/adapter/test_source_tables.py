@@ -157,6 +157,10 @@ def test_reads_wait_for_the_first_contents(place):
             "CREATE TABLE t FROM SOURCE market (REFERENCE bids) FORMAT TEXT",
             "SLACKWATER_UNSUPPORTED",
         ),
+        (
+            "CREATE TABLE t FROM SOURCE market (REFERENCE bids) WITH (TEXT COLUMNS (id))",
+            "SLACKWATER_UNSUPPORTED",
+        ),
         ("CREATE TABLE t FROM SOURCE ticks", "SLACKWATER_UNSUPPORTED"),
         ("CREATE TABLE t FROM SOURCE nothing", "SLACKWATER_UNKNOWN_OBJECT"),
         ("CREATE TABLE t FROM SOURCE ticks_progress", "SLACKWATER_WRONG_KIND"),

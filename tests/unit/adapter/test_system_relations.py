@@ -22,6 +22,7 @@ from slackwater.adapter.catalog.details import (
     MessageSettings,
     PostgresDetails,
     PostgresSettings,
+    PublishedTable,
     SecretDetails,
     SinkDetails,
     SourceTableDetails,
@@ -88,6 +89,10 @@ PUBLICATION = PostgresDetails(
     PostgresSettings("p", "slot", "7", 2, (PostgresTable("t", "a", "b", 9, ()),)),
     user_id(20),
     exports={"t": user_id(28)},
+    referenced=(PublishedTable("a", "b", ("c", "d")),),
+)
+OF_PUBLICATION = SourceTableDetails(
+    user_id(27), "u29", ("x", "y"), upstream=PostgresTable("u29", "x", "y", 9, ())
 )
 OUT = SinkDetails(SinkConfig("/out", "JSON"), Timestamp(0))
 INTO_TOPIC = SinkDetails(
@@ -143,6 +148,7 @@ def snapshot():
         entry(25, "tables_topic", ItemKind.SOURCE, 20, details=TABLES_TOPIC),
         entry(26, "of_topic", ItemKind.TABLE, 25, details=OF_TOPIC),
         entry(27, "publication", ItemKind.SOURCE, 20, details=PUBLICATION),
+        entry(29, "of_publication", ItemKind.TABLE, 27, details=OF_PUBLICATION),
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         entry(30, "into_table", ItemKind.SINK, 14, 20, details=INTO_TABLE),
         *(
@@ -361,6 +367,7 @@ def test_objects_of_each_kind(snapshot):
         "topic": "source",
         "tables_topic": "source",
         "of_topic": "table",
+        "of_publication": "table",
         "publication": "source",
         "into_topic": "sink",
         "into_table": "sink",
@@ -398,7 +405,8 @@ def test_objects_of_each_kind(snapshot):
         ("u25", "", "w", "cluster", "id"),
     ]
     assert [tuple(row.values()) for row in rows("mz_source_references", snapshot)] == [
-        ("u25", None, "w", EPOCH, None)
+        ("u25", None, "w", EPOCH, None),
+        ("u27", "a", "b", EPOCH, ["c", "d"]),
     ]
     assert [tuple(row.values()) for row in rows("mz_kafka_source_tables", snapshot)] == [
         ("u26", "w", "none", None, "text")
@@ -408,7 +416,8 @@ def test_objects_of_each_kind(snapshot):
         ("u27", "slot", 2)
     ]
     assert [tuple(row.values()) for row in rows("mz_postgres_source_tables", snapshot)] == [
-        ("u28", "a", "b")
+        ("u28", "a", "b"),
+        ("u29", "x", "y"),
     ]
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
@@ -452,6 +461,7 @@ def test_columns_dependencies_and_statuses(snapshot):
         ("u22", "u20"),
         ("u25", "u20"),
         ("u26", "u25"),
+        ("u29", "u27"),
         ("u27", "u20"),
         ("u23", "u14"),
         ("u23", "u20"),

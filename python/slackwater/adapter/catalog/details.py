@@ -388,8 +388,21 @@ class PostgresSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PublishedTable:
+    """A table of a publication, with the names of its columns."""
+
+    schema: str
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PostgresDetails:
-    """A source that reads tables of PostgreSQL; each of them is one of its exports."""
+    """A source that reads tables of PostgreSQL. `exports` are those that were made with it.
+
+    `referenced` are the tables that the publication had when it was last asked; None: an early
+    release kept none. `referenced_ms` is when that was; None: at its creation.
+    """
 
     config: PostgresSettings
     connection: GlobalId
@@ -397,6 +410,8 @@ class PostgresDetails:
     retain_history_ms: int | None = None
     progress: GlobalId | None = None
     exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    referenced: tuple[PublishedTable, ...] | None = None
+    referenced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +441,8 @@ class SourceTableDetails:
     """A table that the ingestion of `source` fills, as the export of that name.
 
     `reference` is what the source calls the contents. `messages` say how messages become rows,
-    where the source reads such. `errors` is the shard of the errors in the contents.
+    where the source reads such, `upstream` is the table of PostgreSQL that it reads. `errors` is
+    the shard of the errors in the contents.
     """
 
     source: GlobalId
@@ -435,6 +451,7 @@ class SourceTableDetails:
     retain_history_ms: int | None = None
     messages: MessageSettings | None = None
     errors: int | None = None
+    upstream: PostgresTable | None = None
 
 
 IngestedDetails = (

@@ -259,12 +259,17 @@ class Changes:
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case KafkaDetails(config=topic) if _propagates(topic.messages):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case SourceTableDetails(messages=messages) if _propagates(messages):
+            case SourceTableDetails() if _has_errors(item.details):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case SubsourceDetails(has_errors=True):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case _:
                 return made
+
+
+def _has_errors(details: SourceTableDetails) -> bool:
+    """Whether a table that a source fills has errors of its own."""
+    return details.upstream is not None or _propagates(details.messages)
 
 
 def _propagates(messages: MessageSettings | None) -> bool:

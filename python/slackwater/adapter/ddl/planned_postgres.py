@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
-from slackwater.adapter.catalog.details import PostgresDetails, PostgresSettings
+from slackwater.adapter.catalog.details import PostgresDetails, PostgresSettings, PublishedTable
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import connection_named
@@ -19,11 +20,14 @@ from slackwater.adapter.external.postgres_replication import (
 )
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.postgres import PostgresSources
+from slackwater.adapter.sources.references import found_reference
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.postgres_source import PostgresSource
+from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import SlackwaterError, invalid_option, unsupported, user_error
 from slackwater.repr.relation import RelationDesc, quote_identifier
+from slackwater.storage.postgres.replication import ServerIdentity, refuse_another
 from slackwater.storage.postgres.tables import PostgresTable, TableNow, Tables
 from slackwater.storage.postgres.types import source_columns
 
@@ -45,6 +49,15 @@ class PlannedPublication:
     statement: st.CreateSource
     tables: tuple[tuple[PostgresTable, RelationDesc], ...]
     details: PostgresDetails
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """A table that a source reads, its columns, and what is to be told of it."""
+
+    table: PostgresTable
+    desc: RelationDesc
     notices: tuple[str, ...]
 
 
@@ -84,17 +97,7 @@ class PostgresPlanner:
             identity = server.identity()
             upstream = server.tables()
             tables = chosen(connector, upstream)
-            unreadable = server.unreadable([each.oid for each in tables])
-            if unreadable:
-                user = server.server().user
-                raise user_error(
-                    "SLACKWATER_UPSTREAM_PERMISSION",
-                    user=user,
-                    connectionName=connection.full_name,
-                    what=f"it may not read {_listed(unreadable)}",
-                    advice=f"Say there: GRANT SELECT ON {', '.join(unreadable)} TO "
-                    f"{quoted(user)}, and GRANT USAGE ON their schemas.",
-                )
+            refuse_unreadable(server, tables)
         settings = PostgresSettings(
             connector.publication, slot, identity.system, identity.timeline, tables
         )
@@ -103,10 +106,81 @@ class PostgresPlanner:
             connection.id,
             interval_ms=interval,
             retain_history_ms=statement.retain_history_ms,
+            referenced=published(upstream),
         )
         shown = replace(statement, connector=replace(connector, connection=name_of(connection)))
         described = tuple((each, _columns(each)) for each in tables)
         return PlannedPublication(shown, described, details, tuple(_notices(tables, upstream)))
+
+    def table(
+        self, source: CatalogItem, statement: CreateTableFromSource, export: str
+    ) -> PlannedTable:
+        """A table of that source, which reads the publication, with the name of its export.
+
+        Raises SLACKWATER_UNKNOWN_REFERENCE, SLACKWATER_SOURCE_REPLACED, and what `plan` raises of
+        the server, of options and columns.
+        """
+        with self._looked_at(source) as server:
+            check(source.full_name, server.server(), server.publication(), server)
+            upstream = server.tables()
+            by_name: dict[tuple[str, ...], TableNow] = {
+                (each.schema, each.name): each for each in upstream.values()
+            }
+            reference = found_reference(source.full_name, by_name, statement.reference)
+            found = by_name[reference]
+            of_columns = {
+                option: [(found.oid, _named(found, name, option, "CREATE TABLE")) for name in names]
+                for option, names in (
+                    ("TEXT COLUMNS", statement.text_columns),
+                    ("EXCLUDE COLUMNS", statement.exclude_columns),
+                )
+            }
+            table = _kept(found, export, of_columns)
+            refuse_unreadable(server, [table])
+        return PlannedTable(table, _columns(table), tuple(_notices([table], upstream)))
+
+    def published(self, source: CatalogItem) -> tuple[PublishedTable, ...]:
+        """The tables that the publication of a source has now.
+
+        Raises SLACKWATER_SOURCE_UNREACHABLE, SLACKWATER_UNKNOWN_PUBLICATION,
+        SLACKWATER_SOURCE_REPLACED, SLACKWATER_CONNECTOR_MISSING.
+        """
+        with self._looked_at(source) as server:
+            return published(server.tables())
+
+    @contextmanager
+    def _looked_at(self, source: CatalogItem) -> Iterator[PostgresReplication]:
+        """The server of a source, which is the one that it was created for."""
+        details = source.of(PostgresDetails)
+        config, connection = details.config, self._state().item(details.connection)
+        named = Named(source.full_name, connection.full_name, config.publication, config.slot)
+        with self._postgres.looked_at(named, connection.id) as server:
+            before = ServerIdentity(config.system, config.timeline)
+            refuse_another(source.full_name, before, server.identity())
+            yield server
+
+
+def published(tables: Tables) -> tuple[PublishedTable, ...]:
+    """The tables of a publication with the names of their columns."""
+    return tuple(
+        PublishedTable(each.schema, each.name, tuple(column.name for column in each.columns))
+        for each in tables.values()
+    )
+
+
+def refuse_unreadable(server: PostgresReplication, tables: Sequence[PostgresTable]) -> None:
+    """Raises SLACKWATER_UPSTREAM_PERMISSION for tables that the user may not read."""
+    unreadable = server.unreadable([each.oid for each in tables])
+    if unreadable:
+        user = server.server().user
+        raise user_error(
+            "SLACKWATER_UPSTREAM_PERMISSION",
+            user=user,
+            connectionName=server.named.connection,
+            what=f"it may not read {_listed(unreadable)}",
+            advice=f"Say there: GRANT SELECT ON {', '.join(unreadable)} TO "
+            f"{quoted(user)}, and GRANT USAGE ON their schemas.",
+        )
 
 
 def check(
@@ -172,6 +246,8 @@ def chosen(connector: PostgresSource, upstream: Tables) -> tuple[PostgresTable, 
     tables would have, and for columns that cannot be left out.
     """
     picked: list[tuple[TableNow, str]] = []
+    if connector.is_bare:
+        return ()
     if connector.tables:
         for each in connector.tables:
             found = _table(connector, upstream, each.name)
@@ -273,12 +349,17 @@ def _column(
     connector: PostgresSource, upstream: Tables, option: str, name: QualifiedName
 ) -> tuple[int, str]:
     table = _table(connector, upstream, QualifiedName(name.parts[:-1]))
-    wanted = name.last
+    return table.oid, _named(table, name.last, option, "CREATE SOURCE")
+
+
+def _named(table: TableNow, wanted: str, option: str, statement: str) -> str:
+    """The column that a name means: as it is written, or in any case."""
     for same in (lambda text: text, str.casefold):
         found = [each.name for each in table.columns if same(each.name) == same(wanted)]
         if len(found) == 1:
-            return table.oid, found[0]
-    raise _invalid(option, str(name), f"{table.schema}.{table.name} has no such column")
+            return found[0]
+    reason = f"{table.schema}.{table.name} has no such column"
+    raise invalid_option(option, statement, wanted, reason)
 
 
 def _invalid(option: str, name: str, reason: str) -> SlackwaterError:

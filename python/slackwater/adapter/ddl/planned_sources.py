@@ -94,16 +94,18 @@ class ConnectorPlanner:
 
     def plan_source(
         self, blank: CatalogItem, context: Context, statement: st.CreateSource
-    ) -> list[CatalogItem]:
-        """The items of the new source `blank` in the order of their creation.
+    ) -> tuple[list[CatalogItem], tuple[str, ...]]:
+        """The items of the new source `blank` in the order of their creation, and what is to be
+        told of it.
 
         Its progress relation, the source itself, and one for each of its tables; a webhook has the
         source alone. Raises SLACKWATER_SOURCE_FILES_NOT_FOUND and errors of the options.
         """
         tables: list[CatalogItem] = []
+        notices: tuple[str, ...] = ()
         match statement.connector:
             case st.WebhookSource() as connector:
-                return [self._webhook(blank, context, statement, connector)]
+                return [self._webhook(blank, context, statement, connector)], ()
             case st.ChangefeedSource() as connector:
                 source, tables = self._changefeed(blank, context, statement, connector)
             case st.LoadGenerator() as connector:
@@ -111,14 +113,15 @@ class ConnectorPlanner:
             case KafkaSource():
                 source, tables = self._topic(blank, context, statement)
             case PostgresSource():
-                source, tables = self._publication(blank, context, statement)
+                source, tables, notices = self._publication(blank, context, statement)
             case connector:
                 source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
         exports = {table.of(SubsourceDetails).export: table.id for table in tables}
         details = replace(source.ingested, progress=progress.id, exports=exports)
         depends_on = (progress.id, *source.depends_on)
-        return [progress, replace(source, depends_on=depends_on, details=details), *tables]
+        made = replace(source, depends_on=depends_on, details=details)
+        return [progress, made, *tables], notices
 
     def _progress(
         self, source: CatalogItem, context: Context, statement: st.CreateSource
@@ -347,8 +350,8 @@ class ConnectorPlanner:
 
     def _publication(
         self, blank: CatalogItem, context: Context, statement: st.CreateSource
-    ) -> tuple[CatalogItem, list[CatalogItem]]:
-        """The source and its tables."""
+    ) -> tuple[CatalogItem, list[CatalogItem], tuple[str, ...]]:
+        """The source and its tables, and what is to be told of them."""
         planned = self._postgres.plan(blank, context, statement)
         source = _defined(blank, planned.statement, None, planned.details)
         source = replace(source, depends_on=(planned.details.connection,))
@@ -357,7 +360,7 @@ class ConnectorPlanner:
             self._child(source, table.export, desc, retain_ms, has_errors=True)
             for table, desc in planned.tables
         ]
-        return source, tables
+        return source, tables, planned.notices
 
     def _webhook(
         self,

@@ -19,11 +19,12 @@ from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.sources.references import found_reference, references
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.source_tables import CreateTableFromSource
-from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.relation import RelationDesc
 
 
@@ -32,6 +33,7 @@ class SourceTablePlanner:
     """Plans the catalog items of tables that sources fill."""
 
     kafka: KafkaPlanner
+    postgres: PostgresPlanner
     columns: DeclaredColumns
 
     def plan(
@@ -40,21 +42,56 @@ class SourceTablePlanner:
         context: Context,
         statement: CreateTableFromSource,
         source: CatalogItem,
-    ) -> CatalogItem:
-        """The item of the new table `blank`, without its shard.
+    ) -> tuple[CatalogItem, tuple[str, ...]]:
+        """The item of the new table `blank`, without its shard, and what is to be told of it.
 
         Raises SLACKWATER_UNKNOWN_REFERENCE, SLACKWATER_UNSUPPORTED, SLACKWATER_SYNTAX_ERROR, and
-        what `KafkaPlanner.messages` raises.
+        what `KafkaPlanner.messages` and `PostgresPlanner.table` raise.
         """
+        if isinstance(source.details, PostgresDetails):
+            return self._of_publication(blank, statement, source)
+        if statement.text_columns or statement.exclude_columns:
+            raise unsupported(
+                f"TEXT COLUMNS and EXCLUDE COLUMNS of a table of {source.full_name}",
+                advice="Leave them out: they are for tables of PostgreSQL.",
+            )
+        return self._of_references(blank, context, statement, source), ()
+
+    def _of_publication(
+        self, blank: CatalogItem, statement: CreateTableFromSource, source: CatalogItem
+    ) -> tuple[CatalogItem, tuple[str, ...]]:
+        if statement.decoding is not None:
+            raise _without_format(source)
+        planned = self.postgres.table(source, statement, _free_export(source, blank.id))
+        table = planned.table
+        reference = (table.schema, table.name)
+        shown = _named(statement, blank, source, reference)
+        details = SourceTableDetails(
+            source.id,
+            export=table.export,
+            reference=reference,
+            retain_history_ms=statement.retain_history_ms,
+            upstream=table,
+        )
+        made = replace(
+            blank,
+            create_sql=to_sql(shown),
+            desc=planned.desc,
+            depends_on=(source.id,),
+            details=details,
+        )
+        return made, planned.notices
+
+    def _of_references(
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: CreateTableFromSource,
+        source: CatalogItem,
+    ) -> CatalogItem:
         known = references_of(source)
         reference = found_reference(source.full_name, known, statement.reference)
-        shown = replace(
-            statement,
-            name=name_of(blank),
-            source=name_of(source),
-            reference=QualifiedName(reference),
-            if_not_exists=False,
-        )
+        shown = _named(statement, blank, source, reference)
         details = SourceTableDetails(
             source.id,
             export=_free_export(source, blank.id),
@@ -64,10 +101,7 @@ class SourceTablePlanner:
         if isinstance(source.details, KafkaDetails):
             return self._of_topic(blank, context, shown, details, source.details)
         if statement.decoding is not None:
-            raise unsupported(
-                f"FORMAT of a table of {source.full_name}",
-                advice="Only sources of messages have tables that say how these become rows.",
-            )
+            raise _without_format(source)
         return replace(
             blank,
             create_sql=to_sql(shown),
@@ -120,17 +154,34 @@ def references_of(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc 
             f"CREATE TABLE ... FROM SOURCE {source.full_name}",
             advice="ALTER SOURCE ... ADD TABLE adds a table to a source of changefeeds.",
         )
-    if isinstance(source.details, PostgresDetails):
-        raise unsupported(
-            f"CREATE TABLE ... FROM SOURCE {source.full_name}",
-            advice="Name the tables of a publication when the source is created, in FOR TABLES; a "
-            "source of its own has others.",
-        )
     found = references(source)
     if found:
         return found
     advice = "It is itself the relation: create a view or a materialized view over it."
     raise unsupported(f"CREATE TABLE ... FROM SOURCE {source.full_name}", advice=advice)
+
+
+def _named(
+    statement: CreateTableFromSource,
+    blank: CatalogItem,
+    source: CatalogItem,
+    reference: tuple[str, ...],
+) -> CreateTableFromSource:
+    """The statement with names that mean the same everywhere."""
+    return replace(
+        statement,
+        name=name_of(blank),
+        source=name_of(source),
+        reference=QualifiedName(reference),
+        if_not_exists=False,
+    )
+
+
+def _without_format(source: CatalogItem) -> SlackwaterError:
+    return unsupported(
+        f"FORMAT of a table of {source.full_name}",
+        advice="Only sources of messages have tables that say how these become rows.",
+    )
 
 
 def _free_export(source: CatalogItem, item_id: str) -> str:

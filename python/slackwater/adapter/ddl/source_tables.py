@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails
+from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails, PostgresDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.ddl.changes import Changes
@@ -49,10 +49,12 @@ class SourceTableDefinitions:
                 advice="It is itself the relation: create a view or a materialized view over it.",
             )
         blank = self.changes.new_item(ItemKind.TABLE, *named, execution.user)
-        table = self.planner.plan(blank, context, statement, source)
+        table, notices = self.planner.plan(blank, context, statement, source)
         self._refuse_forgotten(source)
         with self.changes.defining(execution.cancellation):
             self.changes.commit(self.changes.with_tables_shards([table]), execution.user)
+        for notice in notices:
+            execution.session.notify(notice)
         self.ingestion.wake(source.id)
         self.changes.tell_if_idle(execution, source)
 
@@ -78,6 +80,13 @@ class SourceTableDefinitions:
         source = self.changes.state.get(*named, ItemKind.SOURCE)
         if source.parent is not None or source.is_webhook:
             raise source.wrong_kind("source with references")
+        if isinstance(source.details, PostgresDetails):
+            found = self.planner.postgres.published(source)
+            with self.changes.defining(execution.cancellation):
+                published = self.changes.state.item(source.id).of(PostgresDetails)
+                known = replace(published, referenced=found, referenced_ms=self.clock_ms())
+                self.changes.commit([AlterItem(source.id, details=known)], execution.user)
+            return
         references_of(source)
         if isinstance(source.details, KafkaDetails):
             topic_name, connection = source.details.config.topic, source.details.connection

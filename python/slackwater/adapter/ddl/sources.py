@@ -32,9 +32,11 @@ class SourceDefinitions:
         cluster = self.changes.cluster_for(execution, statement.cluster)
         made = self.changes.new_item(ItemKind.SOURCE, *named, execution.user)
         blank = replace(made, cluster=cluster.id)
-        items = self.planner.plan_source(blank, execution.context, statement)
+        items, notices = self.planner.plan_source(blank, execution.context, statement)
         with self.changes.defining(cancellation):
             self.changes.commit(self.changes.with_tables_shards(items), execution.user)
+        for notice in notices:
+            session.notify(notice)
         source = next(item for item in items if item.parent is None)
         if source.is_webhook:
             session.notify(self.webhooks.endpoint_notice(source))

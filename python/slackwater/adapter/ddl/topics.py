@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
-from slackwater.adapter.catalog.details import KafkaDetails, KafkaSettings, PostgresDetails
+from slackwater.adapter.catalog.details import (
+    KafkaDetails,
+    KafkaSettings,
+    PostgresDetails,
+    SourceTableDetails,
+    SubsourceDetails,
+)
 from slackwater.adapter.catalog.lock import LOOK_S
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
@@ -25,14 +32,17 @@ from slackwater.planner.parser.kafka_source import (
     SkipLost,
     Strategy,
 )
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.ingestion import IngestionRunner, ReadsAgain, Resnapshot
+from slackwater.storage.ingestion import IngestionRunner, Resnapshot
 from slackwater.storage.kafka.avro import ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,10 @@ class TopicDefinitions:
         """
         published = self._named(execution, statement)
         if published is not None and isinstance(published.details, PostgresDetails):
-            self._again(execution, published, self.postgres.running)
+            exports = self._exports(execution, published, statement.tables)
+            self._again(
+                execution, published, self.postgres.running, lambda each: each.resnapshot(exports)
+            )
             return
         found = self._source(execution, statement)
         if found is None:
@@ -83,7 +96,12 @@ class TopicDefinitions:
                 advice="Its rows have no keys to tell which of them are there already: create a "
                 "source anew.",
             )
-        self._again(execution, source, self.kafka.running)
+        if statement.tables:
+            raise unsupported(
+                "RESNAPSHOT TABLES of a source that reads a topic",
+                advice="Without TABLES it reads its one relation again.",
+            )
+        self._again(execution, source, self.kafka.running, KafkaIngestion.resnapshot)
 
     def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
         """Lets a source read its values in the latest schema of their subject.
@@ -126,14 +144,15 @@ class TopicDefinitions:
         self,
         execution: Execution,
         source: CatalogItem,
-        ingestions: Mapping[GlobalId, ReadsAgain],
+        ingestions: Mapping[GlobalId, T],
+        ask: Callable[[T], Resnapshot],
     ) -> None:
         """Lets a source read what there is again; returns when the difference is durable.
 
-        `ingestions` are those that run, by their sources.
+        `ingestions` are those that run, by their sources; one that is another one is asked anew.
         """
         wanted: Resnapshot | None = None
-        asked: ReadsAgain | None = None
+        asked: T | None = None
         while wanted is None or not wanted.done.wait(LOOK_S):
             running = ingestions.get(source.id)
             if running is None and wanted is None:
@@ -143,9 +162,28 @@ class TopicDefinitions:
                 )
             if running is not None and running is not asked:
                 # Another ingestion goes on with the source, which was not asked.
-                wanted, asked = running.resnapshot(), running
+                wanted, asked = ask(running), running
                 self.ingestion.wake(source.id)
             execution.cancellation.check_deadline(f"{source.full_name} was read again")
+
+    def _exports(
+        self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
+    ) -> frozenset[str] | None:
+        """The exports of these tables of the source; None: of all.
+
+        Raises SLACKWATER_UNKNOWN_OBJECT, SLACKWATER_WRONG_KIND.
+        """
+        found = set()
+        for name in names:
+            table = self.changes.state.get(*execution.context.resolve(name))
+            match table.details:
+                case SubsourceDetails(parent=source.id, export=export):
+                    found.add(export)
+                case SourceTableDetails(source=source.id, export=export):
+                    found.add(export)
+                case _:
+                    raise table.wrong_kind(f"table of {source.full_name}")
+        return frozenset(found) if names else None
 
     def _named(
         self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema

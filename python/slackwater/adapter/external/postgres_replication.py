@@ -100,12 +100,14 @@ ORDER BY i.indrelid, k.place
 @dataclass(frozen=True, slots=True)
 class Named:
     """A publication as its source names it, for messages. `connection` is the name of its
-    connection, `slot` that of its replication slot."""
+    connection, `slot` that of its replication slot, which goes with what made it if it
+    `is_temporary`."""
 
     source: str
     connection: str
     publication: str
     slot: str
+    is_temporary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,18 +196,23 @@ class PostgresReplication:
 
     def slot(self) -> SlotState | None:
         rows = self._rows(
-            f"SELECT (confirmed_flush_lsn - {_ZERO})::bigint, wal_status = 'lost'"
+            f"SELECT (confirmed_flush_lsn - {_ZERO})::bigint, wal_status = 'lost',"
+            " CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() - restart_lsn END::bigint"
             " FROM pg_replication_slots WHERE slot_name = %s",
             (self.named.slot,),
         )
         if not rows:
             return None
-        return SlotState(rows[0][0] or 0, bool(rows[0][1]))
+        confirmed, is_lost, retained = rows[0]
+        return SlotState(confirmed or 0, bool(is_lost), retained or 0)
 
     def create_slot(self) -> int | None:
         if not self._is_asked:
-            self.drop_slot()
-            slot = quoted(self.named.slot)
+            if self.named.is_temporary:
+                self._free_slot()
+            else:
+                self.drop_slot()
+            slot = quoted(self.named.slot) + (" TEMPORARY" if self.named.is_temporary else "")
             command = f"CREATE_REPLICATION_SLOT {slot} LOGICAL pgoutput EXPORT_SNAPSHOT"
             self._tried(lambda: self._stream.send_query(command.encode()))
             self._is_asked = True
@@ -286,7 +293,8 @@ class PostgresReplication:
     def start(self, position: int) -> None:
         if self._sql.info.transaction_status != self._library.pq.TransactionStatus.IDLE:
             self._tried(self._sql.rollback)
-        self._free_slot()
+        if not self.named.is_temporary:
+            self._free_slot()
         publication = _literal(quoted(self.named.publication))
         slot, at = quoted(self.named.slot), f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
         options = f"proto_version '1', publication_names {publication}"

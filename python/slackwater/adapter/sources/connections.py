@@ -67,6 +67,10 @@ class Connections:
         """The way into the database of that connection."""
         return self._postgres(self._details(connection, "POSTGRES"))
 
+    def postgres_of(self, details: ConnectionDetails) -> PostgresAccess:
+        """The way that a connection with these details gives, which may have been dropped."""
+        return self._postgres(details)
+
     def aws(self, connection: GlobalId) -> AwsAccess:
         """The way into AWS of that connection."""
         return self._aws(self._details(connection, "AWS"))

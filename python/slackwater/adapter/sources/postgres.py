@@ -5,14 +5,19 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
+from sqlalchemy import Connection
 
-from slackwater.adapter.catalog.details import PostgresDetails
+from slackwater.adapter.catalog.details import (
+    ConnectionDetails,
+    PostgresDetails,
+    SourceTableDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.postgres_replication import (
@@ -20,18 +25,24 @@ from slackwater.adapter.external.postgres_replication import (
     PostgresReplication,
     PostgresUpstream,
 )
+from slackwater.adapter.sources.abandoned_slots import LeftSlot, forget, keep, left_slots
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.slots import AbandonedSlot, SlotRemovals
 from slackwater.adapter.writing.staged_files import staged_piece
+from slackwater.persist.contents import present_rows
 from slackwater.persist.error_shards import all_errors_at
+from slackwater.persist.reading import conformed, read
 from slackwater.repr.dataflow_error import DataflowError, decode
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import TIME_COLUMN
 from slackwater.storage.access import PostgresAccess
 from slackwater.storage.ingestion import Reached, Resumed
-from slackwater.storage.postgres.changes import TableChanges, TableState
-from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion, states_of
-from slackwater.storage.postgres.replication import ServerIdentity
+from slackwater.storage.pieces import StagedRows
+from slackwater.storage.postgres.copying import FollowedTable
+from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion
+from slackwater.storage.postgres.replication import RetainedLog, ServerIdentity
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,21 @@ class StoredContents:
             return ()
         found = all_errors_at(self.relations.persist.reads, shard, self._time(item))
         return [decode(each) for each in found]
+
+    def left(self, updates: Sequence[pa.Table | StagedRows]) -> pa.Table:
+        item, persist = self.relations.item(self.table), self.relations.persist
+        desc, time = item.stored.desc, Timestamp(0)
+        found = []
+        for each in updates:
+            if isinstance(each, StagedRows):
+                found.append(read(each.parts(time), desc, blobs=persist.blobs))
+            else:
+                times = pa.array([time] * each.num_rows, pa.int64())
+                found.append(conformed(each.append_column(TIME_COLUMN, times), desc))
+        rows = present_rows(pa.concat_tables([desc.update_schema().empty_table(), *found]))
+        if rows is None:
+            raise FatalError(f"the copy of {item.full_name} has a negative multiplicity")
+        return rows
 
     def _time(self, item: CatalogItem) -> Timestamp:
         return Timestamp(self.relations.upper(item).value - 1)
@@ -77,38 +103,74 @@ class PostgresSources:
     def _prefix(self) -> str:
         return f"slackwater_{self.environment}_"
 
-    def dropped(self, items: Iterable[CatalogItem]) -> None:
+    def start(self) -> None:
+        """Removes what sources have left on their servers, also under leaders before this one."""
+        for left in self.relations.persist.transactions.query(left_slots):
+            self._remove(left)
+
+    def close(self) -> None:
+        """Ends removing slots; who leads next goes on with what is left."""
+        self.removals.close()
+
+    def abandon(self, conn: Connection, source: GlobalId) -> None:
+        """Keeps in mind that a source leaves its slot, in the transaction that drops it."""
+        state = self.relations.state
+        item = state.items.get(source)
+        if item is not None and isinstance(item.details, PostgresDetails):
+            keep(conn, _left(item, item.details, state.item(item.details.connection)))
+
+    def dropped(self, items: Sequence[CatalogItem]) -> None:
         """Lets the slots of those of the items that are sources be removed."""
+        gone = {item.id: item for item in items}
         for item in items:
             if isinstance(item.details, PostgresDetails):
-                remove = partial(self._remove_slot, item, item.details)
-                self.removals.add(AbandonedSlot(item.id, item.details.config.slot, remove))
+                connection = gone.get(item.details.connection)
+                known = connection or self.relations.state.item(item.details.connection)
+                self._remove(_left(item, item.details, known))
+
+    def _remove(self, left: LeftSlot) -> None:
+        remove = partial(self._remove_slot, left)
+        self.removals.add(AbandonedSlot(left.source, left.slot, left.timeline, remove))
+
+    def retained(self) -> Mapping[GlobalId, RetainedLog]:
+        """The logs that servers keep for the sources that run, where they are large."""
+        running = dict(self.running)
+        return {each: it.retained for each, it in running.items() if it.retained is not None}
 
     def stopped(self, source: GlobalId) -> None:
         """The ingestion of a source has ended."""
         if self.running.pop(source, None) is not None:
             self.removals.stopped()
 
-    def _remove_slot(self, item: CatalogItem, details: PostgresDetails) -> None:
-        config = details.config
-        named = Named(item.full_name, "", config.publication, config.slot)
-        confirm = self.relations.persist.transactions.confirm_leadership
-        access = self._access(item.id, details.connection)
-        if access is None:
-            return  # Nobody ever connected for it: there is no slot.
-        server = PostgresReplication(access, named, confirm)
-        try:
-            confirm()
-            server.drop_slot()
-        finally:
-            server.close()
-        self._accesses.pop(item.id, None)
+    def _remove_slot(self, left: LeftSlot) -> None:
+        transactions = self.relations.persist.transactions
+        access = self._access(left)
+        if access is not None:
+            named = Named(left.name, "", left.publication, left.slot)
+            server = PostgresReplication(access, named, transactions.confirm_leadership)
+            try:
+                transactions.confirm_leadership()
+                server.drop_slot()
+            finally:
+                server.close()
+        transactions.transact(lambda conn: forget(conn, left.source))
+        self._accesses.pop(left.source, None)
 
-    def _access(self, source: GlobalId, connection: GlobalId) -> PostgresAccess | None:
-        """The way into the server of a source that was dropped, and maybe its connection."""
-        if connection in self.relations.state.items:
-            return self.connections.postgres(connection)
-        return self._accesses.get(source)
+    def _access(self, left: LeftSlot) -> PostgresAccess | None:
+        """The way into the server of a source that was dropped, and maybe its connection.
+
+        None: there is none any more, as its secrets were dropped too.
+        """
+        if left.connection in self.relations.state.items:
+            return self.connections.postgres(left.connection)
+        if left.source in self._accesses:
+            return self._accesses[left.source]
+        try:
+            return self.connections.postgres_of(left.details)
+        except SlackwaterError as error:
+            if error.condition == "SLACKWATER_DEPENDENCY_DROPPED":
+                return None
+            raise
 
     def _kept(self, source: GlobalId, connection: GlobalId) -> PostgresAccess:
         self._accesses[source] = self.connections.postgres(connection)
@@ -136,32 +198,81 @@ class PostgresSources:
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
         details = item.of(PostgresDetails)
-        config, connection = details.config, details.connection
-        name = self.relations.item(connection).full_name
-        upstream = PostgresUpstream(
-            Named(item.full_name, name, config.publication, config.slot),
-            access=lambda: self._kept(item.id, connection),
-            version=lambda: self.connections.version(connection),
-            confirm=self.relations.persist.transactions.confirm_leadership,
+        config, name = details.config, self.relations.item(details.connection).full_name
+        named = Named(item.full_name, name, config.publication, config.slot)
+        upstream = replace(
+            self.upstream(named, item),
             opened=lambda server: server.remove_others(self._prefix, self._is_known),
         )
-        states = states_of(reached.state)
-        tables = {}
-        for table in config.tables:
-            stored = self.relations.item(details.exports[table.export])
-            tables[table.export] = TableChanges(
-                table,
-                StoredContents(self.relations, stored.id),
-                partial(staged_piece, self.relations.persist, stored.stored.shard_id),
-                states.get(table.export, TableState()),
-            )
         identity = ServerIdentity(config.system, config.timeline)
         ingestion = PostgresIngestion(
             PostgresConfig(item.full_name, config.publication, config.slot, identity),
             upstream,
-            tables,
+            _Tables(self, item),
             reached.frontier,
             reached.state,
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
+
+    def upstream(self, named: Named, source: CatalogItem) -> PostgresUpstream:
+        """The server of a source, over connections of its own."""
+        connection = source.of(PostgresDetails).connection
+        return PostgresUpstream(
+            named,
+            access=lambda: self._kept(source.id, connection),
+            version=lambda: self.connections.version(connection),
+            confirm=self.relations.persist.transactions.confirm_leadership,
+        )
+
+
+def _left(source: CatalogItem, details: PostgresDetails, connection: CatalogItem) -> LeftSlot:
+    config, way = details.config, connection.of(ConnectionDetails)
+    named = (source.full_name, config.publication, config.slot, config.timeline)
+    return LeftSlot(source.id, *named, connection.id, way)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    """The tables of a source that reads a publication. See `PublicationTables`."""
+
+    postgres: PostgresSources
+    source: CatalogItem
+
+    def names(self) -> Collection[str]:
+        later = self.postgres.relations.state.tables_of(self.source.id)
+        return dict.fromkeys((*self.source.ingested.exports, *later))
+
+    def found(self, name: str) -> FollowedTable | None:
+        relations, details = self.postgres.relations, self.source.of(PostgresDetails)
+        made = details.exports.get(name)
+        item = (
+            relations.state.tables_of(self.source.id).get(name)
+            if made is None
+            else relations.state.items.get(made)
+        )
+        if item is None:
+            return None
+        later = item.details.upstream if isinstance(item.details, SourceTableDetails) else None
+        table = next((e for e in details.config.tables if e.export == name), None) or later
+        if table is None:
+            raise FatalError(f"{item.full_name} does not say what it reads")
+        return FollowedTable(
+            table,
+            StoredContents(relations, item.id),
+            partial(staged_piece, relations.persist, item.stored.shard_id),
+            is_later=later is not None,
+        )
+
+    def upstream(self) -> PostgresUpstream:
+        details = self.source.of(PostgresDetails)
+        config = details.config
+        connection = self.postgres.relations.item(details.connection).full_name
+        named = Named(
+            self.source.full_name,
+            connection,
+            config.publication,
+            f"{config.slot}_copy",
+            is_temporary=True,
+        )
+        return self.postgres.upstream(named, self.source)

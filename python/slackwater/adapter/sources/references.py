@@ -5,9 +5,9 @@ Source: docs/decisions 0073.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails
+from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails, PostgresDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import user_error
@@ -29,10 +29,29 @@ def references(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc | N
             return {}
 
 
+def referenced_columns(source: CatalogItem) -> Mapping[tuple[str, ...], Sequence[str] | None]:
+    """The references by their names, with the names of their columns if the source knows these.
+
+    A publication has those that it had when it was last asked.
+    """
+    match source.details:
+        case PostgresDetails(referenced=found, config=config):
+            if found is None:
+                return {(e.schema, e.name): [c.name for c in e.columns] for e in config.tables}
+            return {(each.schema, each.name): each.columns for each in found}
+        case _:
+            known = references(source).items()
+            return {name: None if desc is None else desc.names for name, desc in known}
+
+
 def referenced_ms(source: CatalogItem) -> int:
     """When the source was last asked what it has, in milliseconds since the epoch."""
     match source.details:
-        case GeneratorDetails(referenced_ms=found) | KafkaDetails(referenced_ms=found):
+        case (
+            GeneratorDetails(referenced_ms=found)
+            | KafkaDetails(referenced_ms=found)
+            | PostgresDetails(referenced_ms=found)
+        ):
             return source.created_ms if found is None else found
         case _:
             return source.created_ms

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from slackwater.adapter.catalog.details import PostgresDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.sessions.sessions import Sessions
+from slackwater.adapter.sources.slots import WaitingSlot
 from slackwater.adapter.system.snapshot import NoticeEntry
 from slackwater.compute.controller.protocol import DataflowStatus, Problem
+from slackwater.repr.ids import GlobalId
+from slackwater.storage.postgres.replication import RetainedLog
 
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
 UNINDEXED = "unindexed view"
 UNINDEXED_HINT = "Memory is asked for again, after 2, 4, 8, .. and at most 64 changes."
+
+RETAINED = "retained log"
+RETAINED_HINT = (
+    "The server keeps it until the source has read it, and while a transaction is open there: "
+    "mz_internal.mz_source_statuses says whether the source goes on, and pg_stat_activity there "
+    "what is open. max_slot_wal_keep_size limits it, at the cost of a RESNAPSHOT; DROP SOURCE "
+    "removes the slot."
+)
+ABANDONED = "abandoned slot"
+ABANDONED_HINT = (
+    "The removal is tried every 30 seconds. Until then the server keeps its log; "
+    "pg_drop_replication_slot there removes the slot too."
+)
 
 
 def stalled(item: CatalogItem, error: Problem) -> str:
@@ -74,3 +91,42 @@ def _of_dataflows(statuses: Iterable[DataflowStatus], state: CatalogState) -> It
                 object_id=item.id,
                 created_ms=problem.began_ms,
             )
+
+
+def of_logs(retained: Mapping[GlobalId, RetainedLog], state: CatalogState) -> Iterator[NoticeEntry]:
+    """The notices of sources for which their servers keep much of their logs."""
+    for source, log in retained.items():
+        item = state.items.get(source)
+        if item is None:
+            continue
+        size = f"{log.size_bytes / 1024**3:.1f} GiB"
+        slot = item.of(PostgresDetails).config.slot
+        yield NoticeEntry(
+            id=f"{RETAINED}/{source}",
+            notice_type=RETAINED,
+            message=f"The server of {item.full_name} keeps {size} of its log for the replication "
+            f"slot {slot}",
+            hint=RETAINED_HINT,
+            action=None,
+            action_type=None,
+            object_id=source,
+            created_ms=log.since_ms,
+        )
+
+
+def of_slots(waiting: Iterable[WaitingSlot]) -> Iterator[NoticeEntry]:
+    """The notices of slots whose removal has failed so far."""
+    for each in waiting:
+        if each.reason is None:
+            continue
+        yield NoticeEntry(
+            id=f"{ABANDONED}/{each.slot.source}",
+            notice_type=ABANDONED,
+            message=f"The replication slot {each.slot.name} of a source that was dropped is not "
+            f"removed: {each.reason}",
+            hint=ABANDONED_HINT,
+            action=None,
+            action_type=None,
+            object_id=each.slot.source,
+            created_ms=each.since_ms,
+        )

@@ -33,7 +33,7 @@ from slackwater.adapter.catalog.model import (
 )
 from slackwater.adapter.catalog.naming import columns_of_keys
 from slackwater.adapter.catalog.render import current_sql
-from slackwater.adapter.sources.references import referenced_ms, references
+from slackwater.adapter.sources.references import referenced_columns, referenced_ms
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.planner.parser.redaction import redacted
@@ -237,9 +237,9 @@ def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 
 def source_references(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SOURCE):
-        for (*within, name), desc in references(item).items():
-            columns = None if desc is None else list(desc.names)
-            asked = moment(referenced_ms(item))
+        asked = moment(referenced_ms(item))
+        for (*within, name), found in referenced_columns(item).items():
+            columns = None if found is None else list(found)
             yield item.id, ".".join(within) or None, name, asked, columns
 
 
@@ -257,6 +257,8 @@ def postgres_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SOURCE):
         if isinstance(item.details, PostgresDetails):
             yield item.id, item.details.config.slot, item.details.config.timeline
+    for each in snapshot.waiting_slots:
+        yield each.slot.source, each.slot.name, each.slot.timeline
 
 
 def postgres_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -264,6 +266,10 @@ def postgres_source_tables(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         if isinstance(item.details, PostgresDetails):
             for table in item.details.config.tables:
                 yield item.details.exports[table.export], table.schema, table.name
+    for item in items(snapshot, ItemKind.TABLE):
+        found = item.details.upstream if isinstance(item.details, SourceTableDetails) else None
+        if found is not None:
+            yield item.id, found.schema, found.name
 
 
 def sink_type(item: CatalogItem) -> str:

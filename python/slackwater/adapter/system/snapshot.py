@@ -10,6 +10,7 @@ from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
+from slackwater.adapter.sources.slots import WaitingSlot
 from slackwater.compute.controller.protocol import Peek
 from slackwater.compute.controller.shell import ReplicaStatus
 from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
@@ -91,3 +92,4 @@ class SystemSnapshot:
     """The URL to which requests for a source go, by its id."""
     partitions: tuple[PartitionEntry, ...] = ()
     parameters: tuple[ParameterEntry, ...] = ()
+    waiting_slots: tuple[WaitingSlot, ...] = ()

@@ -11,9 +11,10 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
+from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
-from slackwater.adapter.system.notices import notices
+from slackwater.adapter.system.notices import notices, of_logs, of_slots
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
     ObjectFrontiers,
@@ -46,6 +47,7 @@ class RunningParts:
     sinks: SinkRunner
     changefeeds: ChangefeedSources
     parameters: SystemParameters
+    postgres: PostgresSources
 
 
 class SystemTables:
@@ -60,6 +62,7 @@ class SystemTables:
         self._sinks = running.sinks
         self._changefeeds = running.changefeeds
         self._parameters = running.parameters
+        self._postgres = running.postgres
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -84,6 +87,7 @@ class SystemTables:
         catalog = self._relations.state
         dataflows, webhooks = self._health.dataflows, self._health.webhooks
         now_ms = self._timeline.now()
+        waiting_slots = self._postgres.removals.waiting()
         items = [i for i in catalog.items.values() if i.kind is not ItemKind.SYSTEM_TABLE]
         return SystemSnapshot(
             catalog=catalog,
@@ -106,7 +110,12 @@ class SystemTables:
                 for s in self._sessions.all()
             ),
             subscriptions=self._subscriptions(),
-            notices=tuple(notices(self._sessions, dataflows.statuses(), catalog)),
+            notices=(
+                *notices(self._sessions, dataflows.statuses(), catalog),
+                *of_logs(self._postgres.retained(), catalog),
+                *of_slots(waiting_slots),
+            ),
+            waiting_slots=waiting_slots,
             read_holds=self._relations.storage.holds(),
             audit_events=self._relations.catalog.audit_events()
             if "mz_audit_events" in names

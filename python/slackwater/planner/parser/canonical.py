@@ -28,7 +28,11 @@ from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.postgres_sql import postgres_sql
 from slackwater.planner.parser.refresh import format_time
 from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
-from slackwater.planner.parser.source_tables_sql import for_tables_sql, table_from_source_sql
+from slackwater.planner.parser.source_tables_sql import (
+    for_tables_sql,
+    table_from_source_sql,
+    table_options_sql,
+)
 from slackwater.planner.parser.statements import (
     AlterApplyReplacement,
     AlterRename,
@@ -108,7 +112,8 @@ def _render(statement: Statement) -> Iterable[str]:
             return _create_index(statement)
         case CreateTableFromSource():
             history = _retain_history(statement.retain_history_ms)
-            return (*table_from_source_sql(statement), _with(history))
+            options = _with(*table_options_sql(statement), history)
+            return (*table_from_source_sql(statement), options)
         case CreateSource():
             return _create_source(statement)
         case CreateSink():
@@ -407,9 +412,10 @@ def _change(
         case SkipLost(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "SKIP LOST")
-        case ResnapshotSource(name, if_exists):
+        case ResnapshotSource(name, if_exists, tables):
             exists = "IF EXISTS" if if_exists else ""
-            return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT")
+            some = f"TABLES ({', '.join(each.sql for each in tables)})" if tables else ""
+            return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT", some)
         case RefreshReferences(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "REFRESH REFERENCES")

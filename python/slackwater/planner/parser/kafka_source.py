@@ -120,10 +120,14 @@ class SkipLost:
 
 @dataclass(frozen=True, slots=True)
 class ResnapshotSource:
-    """ALTER SOURCE ... RESNAPSHOT: everything is read again, and the difference is committed."""
+    """ALTER SOURCE ... RESNAPSHOT: everything is read again, and the difference is committed.
+
+    `tables`: these alone.
+    """
 
     name: QualifiedName
     if_exists: bool = False
+    tables: tuple[QualifiedName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

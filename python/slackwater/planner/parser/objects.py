@@ -168,7 +168,7 @@ def read_alter(
     if kind is ObjectKind.SOURCE and cursor.accept("SKIP", "LOST"):
         return SkipLost(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("RESNAPSHOT"):
-        return ResnapshotSource(name, if_exists)
+        return ResnapshotSource(name, if_exists, _tables(cursor) if cursor.accept("TABLES") else ())
     if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "REFERENCES"):
         return RefreshReferences(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "SCHEMA"):
@@ -302,3 +302,13 @@ def _show_create(cursor: TokenCursor) -> ShowCreate | ShowCreateCluster | None:
         return None
     cursor.statement = f"SHOW CREATE {kind.value}"
     return ShowCreate(kind, cursor.name())
+
+
+def _tables(cursor: TokenCursor) -> tuple[QualifiedName, ...]:
+    """Names of tables in parentheses."""
+    cursor.expect_symbol("(")
+    found = [cursor.name("a table")]
+    while cursor.accept_symbol(","):
+        found.append(cursor.name("a table"))
+    cursor.expect_symbol(")")
+    return tuple(found)

@@ -38,11 +38,12 @@ def read_postgres(cursor: TokenCursor) -> PostgresSource:
         raise cursor.syntax_error("the option PUBLICATION", cursor.at(cursor.mark - 1))
     tables: tuple[UpstreamTable, ...] = ()
     schemas: tuple[str, ...] = ()
-    if not cursor.accept("FOR"):
-        raise cursor.unsupported(
-            "CREATE SOURCE ... FROM POSTGRES without FOR", f"Say which tables it has: {_FOR}."
-        )
-    if cursor.accept("TABLES"):
+    is_bare = not cursor.accept("FOR")
+    if is_bare:
+        for option in columns:
+            advice = f"Say which tables it has, by {_FOR}, or give the option to CREATE TABLE."
+            raise cursor.unsupported(f"{option} of a source without tables", advice)
+    elif cursor.accept("TABLES"):
         tables = _tables(cursor)
     elif cursor.accept("SCHEMAS"):
         schemas = cursor.identifiers()
@@ -55,6 +56,7 @@ def read_postgres(cursor: TokenCursor) -> PostgresSource:
         schemas,
         columns.get("TEXT COLUMNS", ()),
         columns.get("EXCLUDE COLUMNS", ()),
+        is_bare,
     )
 
 

@@ -20,7 +20,8 @@ class UpstreamTable:
 
 @dataclass(frozen=True, slots=True)
 class PostgresSource:
-    """A publication. `tables` and `schemas` choose of its tables; both empty: all of them.
+    """A publication. `tables` and `schemas` choose of its tables; both empty: all of them, or none
+    where it `is_bare`: then they come later, by CREATE TABLE.
 
     `text_columns` and `exclude_columns` name columns with their tables: ``t.c`` or ``a.t.c``.
     """
@@ -31,3 +32,4 @@ class PostgresSource:
     schemas: tuple[str, ...] = ()
     text_columns: tuple[QualifiedName, ...] = ()
     exclude_columns: tuple[QualifiedName, ...] = ()
+    is_bare: bool = False

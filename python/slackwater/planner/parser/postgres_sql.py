@@ -16,6 +16,8 @@ def postgres_sql(source: PostgresSource) -> str:
     ):
         options += [f"{option} ({_names(columns)})"] if columns else []
     begin = f"POSTGRES CONNECTION {source.connection.sql} ({', '.join(options)})"
+    if source.is_bare:
+        return begin
     if source.tables:
         return f"{begin} FOR TABLES ({', '.join(map(_table, source.tables))})"
     if source.schemas:

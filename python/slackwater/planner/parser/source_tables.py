@@ -16,7 +16,8 @@ class CreateTableFromSource:
     """A table that a source fills with what it calls `reference`; None: it has one alone.
 
     `columns` is the text between the parentheses of the declaration, for Spark's parser. `decoding`
-    says how messages become rows, for sources that read messages.
+    says how messages become rows, for sources that read messages. `text_columns` and
+    `exclude_columns` are those of a table of PostgreSQL.
     """
 
     name: QualifiedName
@@ -26,6 +27,8 @@ class CreateTableFromSource:
     decoding: Decoding | None = None
     if_not_exists: bool = False
     retain_history_ms: int | None = None
+    text_columns: tuple[str, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,12 @@ from typing import cast
 from slackwater.planner.parser.kafka import read_decoding, reads_decoding, refuse_missing_columns
 from slackwater.planner.parser.kafka_sql import decoding_sql
 from slackwater.planner.parser.names import QualifiedName
-from slackwater.planner.parser.options import ReadValue, read_options
+from slackwater.planner.parser.options import OptionValue, ReadValue, read_options
 from slackwater.planner.parser.source_tables import CreateTableFromSource, ReferencedTable
 from slackwater.planner.parser.tokens import TokenCursor
 from slackwater.repr.relation import quote_identifier
+
+_TEXTS, _LEFT_OUT = "TEXT COLUMNS", "EXCLUDE COLUMNS"
 
 
 def read_table_from_source(
@@ -42,10 +44,26 @@ def read_table_from_source(
     if columns is None and decoding is not None:
         refuse_missing_columns(cursor, decoding)
     history = None
+    chosen: dict[str, tuple[str, ...]] = {}
     if cursor.accept("WITH"):
-        options = read_options(cursor, {"RETAIN HISTORY": retain_history})
-        history = cast("int | None", options.get("RETAIN HISTORY"))
-    return CreateTableFromSource(name, source, reference, columns, decoding, if_not_exists, history)
+
+        def names(cursor: TokenCursor, option: str) -> OptionValue:
+            chosen[option] = cursor.identifiers()
+            return True
+
+        known = {"RETAIN HISTORY": retain_history, _TEXTS: names, _LEFT_OUT: names}
+        history = cast("int | None", read_options(cursor, known).get("RETAIN HISTORY"))
+    return CreateTableFromSource(
+        name,
+        source,
+        reference,
+        columns,
+        decoding,
+        if_not_exists,
+        history,
+        chosen.get(_TEXTS, ()),
+        chosen.get(_LEFT_OUT, ()),
+    )
 
 
 def read_for_tables(cursor: TokenCursor) -> tuple[ReferencedTable, ...]:
@@ -84,3 +102,9 @@ def table_from_source_sql(made: CreateTableFromSource) -> Iterator[str]:
     yield "" if made.reference is None else f"(REFERENCE {made.reference.sql})"
     if made.decoding is not None:
         yield from decoding_sql(made.decoding)
+
+
+def table_options_sql(made: CreateTableFromSource) -> Iterator[str]:
+    """The options that choose columns; "" for none."""
+    for option, names in ((_TEXTS, made.text_columns), (_LEFT_OUT, made.exclude_columns)):
+        yield f"{option} ({', '.join(map(quote_identifier, names))})" if names else ""

@@ -28,6 +28,7 @@ import pyarrow as pa
 
 from slackwater.repr.dataflow_error import error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.storage.copying import Room
 from slackwater.storage.ingestion import (
     IngestionProgress,
     IngestionStep,
@@ -36,7 +37,7 @@ from slackwater.storage.ingestion import (
     SourceStatus,
     StepSuperseded,
 )
-from slackwater.storage.kafka.copying import Copy, Room
+from slackwater.storage.kafka.copying import Copy
 from slackwater.storage.kafka.envelopes import Changes, Envelope
 from slackwater.storage.kafka.topic import OffsetsLost, Topic, TopicIdentity, Upstream
 from slackwater.storage.pieces import StagedRows

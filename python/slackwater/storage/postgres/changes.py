@@ -104,6 +104,11 @@ class TableChanges:
         """Whether its state is another one than the durable one."""
         return self.state != self._durable
 
+    @property
+    def is_described(self) -> bool:
+        """Whether it knows the columns that changes have."""
+        return bool(self._places)
+
     def begin_snapshot(self, now: TableNow | None, is_first: bool) -> bool:
         """The step begins with all rows that the table has now. Whether these can be copied."""
         broken = _LOST if now is None else difference(self.table, now)

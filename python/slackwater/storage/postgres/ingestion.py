@@ -12,19 +12,25 @@ durable here. Nothing is ever rewound: a slot that was made and whose snapshot w
 made again. Before the tables are read anew, a step says so durably; a process that finds that
 begins the snapshot again.
 
-Source: spec controllers 5.1 to 5.5; docs/decisions 0072.
+**Tables** come and go while the source runs. One that comes later is copied beside it (`copying`),
+and begins with the step at whose position its copy is. So are tables that are read anew alone,
+whose contents go on meanwhile. A copy that fails is begun again later, and holds up no table.
+
+Source: spec controllers 5.1 to 5.5; docs/decisions 0072, 0078.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 import pyarrow as pa
 
 from slackwater.repr.dataflow_error import error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.storage.copying import Room
 from slackwater.storage.ingestion import (
     IngestionProgress,
     IngestionStep,
@@ -34,13 +40,15 @@ from slackwater.storage.ingestion import (
 )
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.postgres.changes import TableChanges, TableState
-from slackwater.storage.postgres.pgoutput import Begin, Commit, Relation, Truncate, decoded
+from slackwater.storage.postgres.copying import CopiedTable, Copy, FollowedTable, copied, readers
+from slackwater.storage.postgres.following import Follower
 from slackwater.storage.postgres.replication import (
-    Keepalive,
     Replication,
+    RetainedLog,
     ServerIdentity,
     SlotState,
     Upstream,
+    refuse_another,
 )
 from slackwater.storage.source_time import SourceFrontier
 
@@ -51,6 +59,8 @@ READ_MESSAGES = 20_000
 WAIT_MS = 200
 CHECK_MS = 10_000
 """The time between two looks at the publication, and between two signs of life."""
+RETAINED_BYTES = 1024**3
+"""It is told when the server keeps so much of its log for a source, or more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,53 +88,81 @@ def states_of(state: str | None) -> Mapping[str, TableState]:
     }
 
 
+class PublicationTables(Protocol):
+    """The tables of a source, by the names of their exports, as the catalog has them now."""
+
+    def names(self) -> Collection[str]:
+        """The tables that there are."""
+        ...
+
+    def found(self, name: str) -> FollowedTable | None:
+        """A table with what its collection has; None: it was dropped meanwhile."""
+        ...
+
+    def upstream(self) -> Upstream:
+        """The server for copies, with a slot that goes with its connection."""
+        ...
+
+
+@dataclass(slots=True)
+class _Again:
+    """A request to read tables again; None: all of them. `is_copied`: a copy is on its way."""
+
+    tables: frozenset[str] | None
+    done: Resnapshot
+    is_copied: bool = False
+
+
 class PostgresIngestion:
     """The ingestion of the tables of one publication.
 
     Promise: at each time every table has what it has at one position of the upstream's log, the
-    same for all tables, and never a part of a transaction. A table that cannot be followed has an
-    error, and holds up no other.
+    same for all tables, and never a part of a transaction; a table has nothing until it has that. A
+    table that cannot be followed has an error, and holds up no other.
     """
 
     def __init__(
         self,
         config: PostgresConfig,
         upstream: Upstream,
-        tables: Mapping[str, TableChanges],
+        tables: PublicationTables,
         frontier: SourceFrontier | None,
         state: str | None,
     ) -> None:
-        """`tables` are those of `state`, by their exports. `frontier` None: nothing was read."""
+        """`frontier` None: nothing was read."""
         self._config = config
         self._upstream = upstream
-        self._tables = tables
-        self._by_oid = {each.table.oid: each for each in tables.values()}
+        self._catalog = tables
+        self._tables: dict[str, TableChanges] = {}
+        self._joined: dict[str, CopiedTable] = {}
+        self._later: set[str] = set()
         self._frontier = frontier
         self._is_anew = state is not None and bool(json.loads(state)["is_anew"])
         self._last_state = state
-        self._wanted: Resnapshot | None = None
-        self._anew: Resnapshot | None = None
+        self._again: list[_Again] = []
+        self._anew: list[_Again] = []
         self._replication: Replication | None = None
-        self._copying: Iterator[None] | None = None
+        self._copying: Iterator[pa.Table] | None = None
+        self._copy: Copy | None = None
+        self._copy_error: SlackwaterError | None = None
+        self._told_error: SlackwaterError | None = None
+        self._copy_after_ms = 0
+        self._last_step = (0, 0)
         self._checked_ms = self._told_ms = self._committed_ms = 0
         self._pending: IngestionStep | None = None
         self._reported: SourceStatus | None = None
-        self._begin()
+        self.retained: RetainedLog | None = None
+        self._follower = Follower(_position(frontier))
+        self._rows = self._copied_bytes = 0
 
-    def _begin(self) -> None:
-        """Nothing of a step was read yet."""
-        self._position = _position(self._frontier)
-        self._in_transaction = self._skips = False
-        self._messages = self._size_bytes = self._rows = 0
-        self._copying = None
+    def resnapshot(self, tables: Collection[str] | None = None) -> Resnapshot:
+        """Copies tables again, and commits the difference to what there is.
 
-    def resnapshot(self) -> Resnapshot:
-        """Copies all tables again, and commits the difference to what there is.
-
-        Any thread may call this.
+        None: all of them. Any thread may call this.
         """
-        self._wanted = self._wanted or Resnapshot()
-        return self._wanted
+        asked = _Again(None if tables is None else frozenset(tables), Resnapshot())
+        self._again.append(asked)
+        return asked.done
 
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         if self._pending is not None:
@@ -137,22 +175,107 @@ class PostgresIngestion:
             raise
 
     def _polled(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
-        if self._wanted is not None and self._frontier is not None and not self._is_anew:
+        self._follow_catalog()
+        wants_all = any(each.tables is None for each in self._again)
+        if wants_all and self._frontier is not None and not self._is_anew:
             return self._intention()
         replication = self._connected(now_ms)
         if self._frontier is None or self._is_anew:
             return self._snapshot(replication)
         self._read(replication)
-        if self._in_transaction:
+        if self._follower.in_transaction:
             return self._progress(None)
         if now_ms - self._checked_ms >= CHECK_MS:
             self._look_at(replication)
+            self._note(replication.slot(), now_ms)
             self._checked_ms = now_ms
+        self._read_copy(now_ms)
         step = self._streamed(now_ms)
         if step is None and now_ms - self._told_ms >= CHECK_MS:
             replication.confirm(_position(self._frontier))
             self._told_ms = now_ms
+        if step is None and self._copy is not None:
+            waits = self._copy.is_ahead_of(self._follower.position)
+            return None if waits else self._progress(None)
         return step
+
+    def _follow_catalog(self) -> None:
+        """Goes on with the tables that there are now."""
+        names = self._catalog.names()
+        self._tables = {name: each for name, each in self._tables.items() if name in names}
+        if self._copy is not None:
+            self._copy.keep(names)
+        lacking = [name for name in names if name not in self._tables]
+        if not lacking or self._copying is not None:
+            return
+        states = states_of(self._last_state)
+        for name in lacking:
+            if name not in states and self._frontier is not None:
+                continue
+            found = self._catalog.found(name)
+            if found is not None:
+                self._tables[name] = found.changes(states.get(name, TableState()))
+                if found.is_later:
+                    self._later.add(name)
+
+    def _read_copy(self, now_ms: int) -> None:
+        """Reads on for tables that are copied; when they have all that others have, they join."""
+        if self._copy is None and now_ms >= self._copy_after_ms:
+            self._copy = self._begun_copy()
+        if self._copy is None:
+            return
+        try:
+            room = Room().beside(*self._last_step)
+            if self._copy.read(self._follower.position, room):
+                joined = self._copy.tables
+                self._end_copy()
+                self._joined = joined
+                self._tables.update({name: each.changes for name, each in joined.items()})
+                self._copy_error = None
+        except SlackwaterError as error:
+            self._abandon_copy()
+            self._copy_error, self._copy_after_ms = error, now_ms + CHECK_MS
+
+    def _begun_copy(self) -> Copy | None:
+        """The copy of the tables that lack their contents, or are to be read again; None: none."""
+        names = self._catalog.names()
+        again: set[str] = set()
+        for asked in self._again:
+            if asked.tables is not None:
+                again |= asked.tables
+                asked.is_copied = True
+        wanted = {name: name in self._tables for name in names}
+        tables = {}
+        for name, is_there in wanted.items():
+            if is_there and name not in again:
+                continue
+            found = self._catalog.found(name)
+            if found is not None:
+                tables[name] = CopiedTable(found, replaces=is_there)
+                if found.is_later and not is_there:
+                    self._later.add(name)
+        if not tables:
+            self._copy_error = None
+            self._answer_copies()
+            return None
+        return Copy(tables, self._catalog.upstream(), self._refuse_another)
+
+    def _answer_copies(self) -> None:
+        """The tables that a copy was asked for are durable."""
+        for asked in [each for each in self._again if each.is_copied]:
+            self._again.remove(asked)
+            asked.done.done.set()
+
+    def _end_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
+
+    def _abandon_copy(self) -> None:
+        """The copy begins again, with all that is wanted then."""
+        self._end_copy()
+        for asked in self._again:
+            asked.is_copied = False
 
     def committed(self, step: IngestionStep) -> None:
         begins_anew = self._frontier is not None and not self._is_anew
@@ -162,31 +285,57 @@ class PostgresIngestion:
             self.close()
             return
         self._frontier = step.frontier
-        self._reported = step.status
+        self._reported, self._told_error = step.status, self._copy_error
         self._pending = None
-        for table in self._tables.values():
-            table.committed()
-        was_snapshot = self._copying is not None
-        self._begin()
-        if self._anew is not None:
-            self._anew.done.set()
-            self._anew = None
+        for name, table in self._tables.items():
+            if name not in self._joined:
+                table.committed()
+        for each in self._joined.values():
+            each.committed()
+        if self._joined:
+            self._answer_copies()
+        self._joined = {}
+        self._later.difference_update(self._tables)
+        self._last_step = (self._follower.messages, self._follower.size_bytes)
+        was_snapshot, self._copying = self._copying is not None, None
+        self._rows = self._copied_bytes = 0
+        for asked in self._anew:
+            asked.done.done.set()
+        self._anew = []
+        self._follower.begin_step()
         if self._replication is None:
             return
         try:
             if was_snapshot:
-                self._replication.start(self._position)
-            self._replication.confirm(self._position)
+                self._start(self._replication)
+            self._replication.confirm(self._follower.position)
         except SlackwaterError:
             self.close()  # The next poll connects, or says why it cannot.
+
+    def _start(self, replication: Replication) -> None:
+        """Lets the log come from the frontier on."""
+        self._follower = Follower(_position(self._frontier))
+        replication.start(self._follower.position)
 
     def close(self) -> None:
         self._replication = None
         self._upstream.forget()
+        self._abandon_copy()
+        self._pending = None
+        self._forget_step()
+
+    def _forget_step(self) -> None:
+        """Nothing of the step counts: it is read again."""
+        for name in self._joined:
+            self._tables.pop(name, None)
+        for asked in self._again:
+            asked.is_copied = False
+        self._joined = {}
         for table in self._tables.values():
             table.forget()
-        self._pending = None
-        self._begin()
+        self._follower = Follower(_position(self._frontier))
+        self._rows = self._copied_bytes = 0
+        self._copying = None
 
     def _connected(self, now_ms: int) -> Replication:
         """The server, which is the one that the source was created for, and sends what is next.
@@ -198,39 +347,36 @@ class PostgresIngestion:
             return replication
         if self._replication is not None:
             # The connection was altered: what the old one has sent is sent again.
-            self._begin()
-            for table in self._tables.values():
-                table.forget()
-        self._refuse_another(replication.identity())
+            self._abandon_copy()
+            self._forget_step()
+        self._refuse_another(replication)
         if self._frontier is not None and not self._is_anew:
-            self._refuse_lost(replication.slot())
+            slot = replication.slot()
+            self._note(slot, now_ms)
+            self._refuse_lost(slot)
             self._look_at(replication)
-            replication.start(self._position)
+            self._start(replication)
             self._checked_ms = self._told_ms = now_ms
         self._replication = replication
         return replication
 
-    def _refuse_another(self, now: ServerIdentity) -> None:
-        before = self._config.identity
-        for what, then, found in (
-            ("the PostgreSQL server", before.system, now.system),
-            ("the timeline of the PostgreSQL server", str(before.timeline), str(now.timeline)),
-        ):
-            if then != found:
-                raise user_error(
-                    "SLACKWATER_SOURCE_REPLACED",
-                    objectName=self._config.name,
-                    what=what,
-                    before=then,
-                    now=found,
-                )
+    def _refuse_another(self, replication: Replication) -> None:
+        refuse_another(self._config.name, self._config.identity, replication.identity())
+
+    def _note(self, slot: SlotState | None, now_ms: int) -> None:
+        """Notes how much of its log the server keeps, if that is much."""
+        if slot is None or slot.retained_bytes < RETAINED_BYTES:
+            self.retained = None
+        else:
+            since_ms = now_ms if self.retained is None else self.retained.since_ms
+            self.retained = RetainedLog(slot.retained_bytes, since_ms)
 
     def _refuse_lost(self, slot: SlotState | None) -> None:
         if slot is None:
             raise self._history_lost("is gone")
         if slot.is_lost:
             raise self._history_lost("has lost a part of the log")
-        if slot.confirmed > self._position:
+        if slot.confirmed > _position(self._frontier):
             raise self._history_lost("was advanced by somebody else")
 
     def _history_lost(self, what: str) -> SlackwaterError:
@@ -255,70 +401,36 @@ class PostgresIngestion:
     def _snapshot(self, replication: Replication) -> IngestionStep | IngestionProgress:
         if self._copying is None:
             if self._is_anew:
-                self._anew, self._wanted = self._wanted or self._anew, None
+                asked = list(self._again)  # Others may come meanwhile, behind these.
+                self._anew += asked
+                del self._again[: len(asked)]
             position = replication.create_slot()
             if position is None:
                 return self._progress(0)
-            self._position = position
-            self._copying = self._copied(replication)
-        before = self._size_bytes
-        for _ in self._copying:
-            if self._size_bytes - before > STEP_BYTES:
+            self._follower = Follower(position)
+            is_first = self._frontier is None
+            self._copying = copied(replication, list(self._tables.values()), is_first=is_first)
+        before = self._copied_bytes
+        for piece in self._copying:
+            self._rows += piece.num_rows
+            self._copied_bytes += piece.nbytes
+            if self._copied_bytes - before > STEP_BYTES:
                 return self._progress(self._rows)
         return self._step(is_snapshot=True)
 
-    def _copied(self, replication: Replication) -> Iterator[None]:
-        """Copies one piece of a table after the other."""
-        upstream = replication.tables()
-        for table in self._tables.values():
-            now = upstream.get(table.table.oid)
-            can_be_read = table.begin_snapshot(now, self._frontier is None)
-            if now is None or not can_be_read:
-                continue
-            for texts in replication.copy(now, table.columns_to_copy()):
-                table.copied(texts)
-                self._rows += texts.num_rows
-                self._size_bytes += texts.nbytes
-                yield
+    def _is_full(self) -> bool:
+        follower = self._follower
+        return follower.messages >= STEP_MESSAGES or follower.size_bytes >= STEP_BYTES
 
     def _read(self, replication: Replication) -> None:
         """Reads what has come. A step ends between transactions."""
-        while self._in_transaction or (
-            self._messages < STEP_MESSAGES and self._size_bytes < STEP_BYTES
-        ):
-            received = replication.read(READ_MESSAGES, WAIT_MS if self._in_transaction else 0)
+        follower, by_oid = self._follower, readers(self._tables.values())
+        while follower.in_transaction or not self._is_full():
+            received = replication.read(READ_MESSAGES, WAIT_MS if follower.in_transaction else 0)
             if not received:
                 return
             for each in received:
-                if isinstance(each, Keepalive):
-                    if not self._in_transaction:
-                        self._position = max(self._position, each.end)
-                else:
-                    self._take(each)
-
-    def _take(self, data: bytes) -> None:
-        self._messages += 1
-        self._size_bytes += len(data)
-        message = decoded(data)
-        match message:
-            case None:
-                return
-            case Begin(commit_lsn=commit_lsn):
-                self._in_transaction = True
-                self._skips = commit_lsn < self._position
-            case Commit(end_lsn=end_lsn):
-                self._in_transaction = False
-                self._position = max(self._position, end_lsn)
-            case Relation(oid=oid):
-                if oid in self._by_oid:
-                    self._by_oid[oid].relation(message)
-            case Truncate(oids=oids):
-                for oid in oids:
-                    if oid in self._by_oid and not self._skips:
-                        self._by_oid[oid].take(message)
-            case change:
-                if change.oid in self._by_oid and not self._skips:
-                    self._by_oid[change.oid].take(change)
+                follower.take(each, by_oid)
 
     def _look_at(self, replication: Replication) -> None:
         """Compares the tables with what the upstream says of them now."""
@@ -332,18 +444,19 @@ class PostgresIngestion:
         The log of an upstream goes on also where no table of the source changes. That is told now
         and then.
         """
-        is_full = self._messages >= STEP_MESSAGES or self._size_bytes >= STEP_BYTES
-        is_due = is_full or now_ms - self._committed_ms >= CHECK_MS
-        if self._messages or any(table.is_changed for table in self._tables.values()):
+        is_due = self._is_full() or now_ms - self._committed_ms >= CHECK_MS
+        is_changed = any(table.is_changed for table in self._tables.values())
+        if self._follower.messages or self._joined or is_changed:
             step = self._step(is_snapshot=False)
-            if step.updates or step.errors or step.state != self._last_state:
+            if step.updates or step.errors or step.state != self._last_state or self._joined:
                 self._committed_ms = now_ms
                 return step
             self._pending = None
         if self._frontier is None:
             raise AssertionError("a source without a snapshot has no stream")
-        has_moved = self._position > _position(self._frontier)
-        if self._reported is None or (is_due and has_moved):
+        has_moved = self._follower.position > _position(self._frontier)
+        is_told = self._reported is not None and self._told_error is self._copy_error
+        if not is_told or (is_due and has_moved):
             self._committed_ms = now_ms
             return self._step(is_snapshot=False)
         return None
@@ -353,26 +466,31 @@ class PostgresIngestion:
         errors: dict[str, pa.Table] = {}
         count = 0
         for export, table in self._tables.items():
-            changed = table.changes()
+            joined = self._joined.get(export)
+            changed = table.changes() if joined is None else joined.contents()
             count += changed.count
             if changed.rows is not None:
                 updates[export] = changed.rows
             if changed.errors:
                 errors[export] = error_rows(list(changed.errors))
+        begun = states_of(self._last_state)
+        later = (name for name in self._tables if name in self._later and name not in begun)
+        follower = self._follower
         self._pending = IngestionStep(
             updates=updates,
             state=self._state(is_anew=False),
-            frontier=SourceFrontier.at(self._position),
+            frontier=SourceFrontier.at(follower.position),
             status=self._status(),
             statistics=SourceStatistics(
-                messages_received=self._messages + self._rows,
-                bytes_received=self._size_bytes,
+                messages_received=self._follower.messages + self._rows,
+                bytes_received=self._follower.size_bytes + self._copied_bytes,
                 updates_staged=count,
-                offset_known=self._position,
-                offset_committed=self._position,
+                offset_known=follower.position,
+                offset_committed=follower.position,
                 snapshot_committed=True,
                 snapshot_records_known=self._rows if is_snapshot else None,
                 snapshot_records_staged=self._rows if is_snapshot else None,
+                begun=tuple(later),
             ),
             errors=errors,
         )
@@ -386,8 +504,8 @@ class PostgresIngestion:
         return IngestionProgress(
             SourceStatus("starting" if self._frontier is None else "running"),
             SourceStatistics(
-                messages_received=self._messages + self._rows,
-                bytes_received=self._size_bytes,
+                messages_received=self._follower.messages + self._rows,
+                bytes_received=self._follower.size_bytes + self._copied_bytes,
                 snapshot_records_staged=copied,
             ),
         )
@@ -402,11 +520,13 @@ class PostgresIngestion:
             if table.state.ignored
         }
         details: dict[str, object] = {"columns left out": ignored} if ignored else {}
-        if cause is None:
+        error = self._copy_error
+        if cause is not None:
+            error = user_error(
+                "SLACKWATER_SOURCE_TABLE_ERROR", objectName=self._config.name, cause=cause
+            )
+        if error is None:
             return SourceStatus("running", None, details)
-        error = user_error(
-            "SLACKWATER_SOURCE_TABLE_ERROR", objectName=self._config.name, cause=cause
-        )
         return SourceStatus("stalled", str(error), {**details, "condition": error.condition})
 
 

@@ -25,7 +25,7 @@ from slackwater.repr.dataflow_error import (
 from slackwater.repr.errors import FatalError
 from slackwater.storage.envelope import Datum, row_key, unread_key
 from slackwater.storage.keyed_rows import RowsInMemory, add_rows
-from slackwater.storage.pieces import Pieces, Stage
+from slackwater.storage.pieces import Pieces, Stage, StagedRows
 from slackwater.storage.postgres.pgoutput import UNSENT, Unsent
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.postgres.types import RowReader
@@ -53,6 +53,10 @@ class Contents(Protocol):
     def rows(self) -> pa.Table: ...
 
     def errors(self) -> Sequence[DataflowError]: ...
+
+    def left(self, updates: Sequence[pa.Table | StagedRows]) -> pa.Table:
+        """The rows that updates leave which are not durable. Raises what reading files raises."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from slackwater.repr.errors import user_error
 from slackwater.storage.postgres.tables import TableNow, Tables
 
 
@@ -22,12 +23,36 @@ class ServerIdentity:
     timeline: int
 
 
+def refuse_another(source: str, before: ServerIdentity, now: ServerIdentity) -> None:
+    """Raises SLACKWATER_SOURCE_REPLACED when the server of a source is another one now."""
+    for what, then, found in (
+        ("the PostgreSQL server", before.system, now.system),
+        ("the timeline of the PostgreSQL server", str(before.timeline), str(now.timeline)),
+    ):
+        if then != found:
+            raise user_error(
+                "SLACKWATER_SOURCE_REPLACED", objectName=source, what=what, before=then, now=found
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A replication slot. The server keeps its log from `confirmed` on, unless it `is_lost`."""
+    """A replication slot. The server keeps its log from `confirmed` on, unless it `is_lost`.
+
+    `retained_bytes` is how much that is.
+    """
 
     confirmed: int
     is_lost: bool = False
+    retained_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedLog:
+    """The size of the log that a server keeps for a source, and since when it is so large."""
+
+    size_bytes: int
+    since_ms: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""Copies of tables that come later to a source of PostgreSQL: how they begin, fail and end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.property.test_storage_postgres import World
+from tests.support.storage.fake_postgres import (
+    COLUMNS,
+    TEXT,
+    FakeServer,
+    inserted,
+    source_table,
+)
+
+from slackwater.storage.postgres.ingestion import CHECK_MS, states_of
+from slackwater.storage.postgres.tables import PostgresColumn
+
+
+def committed(world, *, pause_ms=1):
+    """The next step within a few polls, after it was committed."""
+    world.pause_ms = pause_ms
+    step = next(filter(None, (world.poll() for _ in range(5))))
+    world.commit(step)
+    world.ingestion.committed(step)
+    world.check()
+    return step
+
+
+def begun():
+    """A source that has read what there was."""
+    world = World(10, FakeServer())
+    world.server.transact([inserted("keyed", "1", "x", "1")])
+    committed(world)
+    return world
+
+
+def test_a_copy_that_fails_is_the_status_of_a_source_that_goes_on():
+    world = begun()
+    world.exports["later1"] = "keyed"
+    world.server.copies_fail = 1
+    step = committed(world)
+    assert step.status.status == "stalled"
+    assert "all replication slots are in use" in step.status.error
+    world.server.transact([inserted("keyed", "2", "y", "2")])
+    step = committed(world)
+    assert "keyed" in step.updates
+    assert step.status.status == "stalled"
+    assert "later1" not in states_of(world.state)
+    step = committed(world, pause_ms=CHECK_MS)
+    assert step.statistics.begun == ("later1",)
+    assert step.status.status == "running"
+    assert world.rows["later1"] == world.rows["keyed"]
+
+
+def test_a_table_that_is_dropped_takes_the_failure_of_its_copy_with_it():
+    world = begun()
+    world.exports["later1"] = "keyed"
+    world.server.copies_fail = 1
+    assert committed(world).status.status == "stalled"
+    del world.exports["later1"]
+    assert committed(world, pause_ms=CHECK_MS).status.status == "running"
+
+
+def test_what_is_to_be_read_again_may_be_dropped_meanwhile():
+    world = begun()
+    world.exports["later1"] = "whole"
+    assert committed(world).statistics.begun == ("later1",)
+    world.server.waits = 3
+    wanted = world.ingestion.resnapshot(["later1"])
+    world.ingestion.poll(world.now_ms)
+    assert not wanted.done.is_set()
+    del world.exports["later1"]
+    for _ in range(5):
+        world.poll()
+    assert wanted.done.is_set()
+
+
+def test_a_copy_takes_all_tables_that_wait_for_one():
+    world = begun()
+    slots = len(world.server.columns_at)
+    world.exports |= {f"later{number}": "keyed" for number in range(5)}
+    step = committed(world)
+    assert sorted(step.statistics.begun) == [f"later{number}" for number in range(5)]
+    assert len(world.server.columns_at) == slots + 1
+
+
+def test_a_table_that_joins_has_columns_that_the_last_description_lacks(monkeypatch):
+    """The server described the table to the source before it was altered, and has not since."""
+    world = begun()
+    world.server.transact([inserted("keyed", "1", "x", "2")])
+    committed(world)
+    # The world's own comparison has the columns of the source's first tables.
+    monkeypatch.setattr(World, "check", lambda world: None)
+    more = PostgresColumn("more", 9, TEXT, "text")
+    world.server.tables["keyed"].columns.append(more)
+    table = replace(source_table("keyed", "later1"), columns=(*COLUMNS["keyed"], more))
+    monkeypatch.setitem(COLUMNS, "keyed", table.columns)
+    world.exports["later1"] = "keyed"
+    assert committed(world).statistics.begun == ("later1",)
+    assert states_of(world.state)["later1"].gone == ()
+    world.server.transact([inserted("keyed", "3", "z", "3")])
+    committed(world)
+    state = states_of(world.state)["later1"]
+    assert (state.gone, state.ignored, state.broken) == ((), (), None)
+    assert sorted(row[0] for row in world.rows["later1"]) == [1, 2, 3]
+
+
+def test_a_copy_takes_nothing_that_is_behind_its_source():
+    """What comes first may be a transaction that its source has not read yet."""
+    world = World(1, FakeServer())
+    world.server.transact([inserted("keyed", "1", "x", "1")])
+    committed(world)
+    world.server.meanwhile = [[], [], [inserted("keyed", "2", "y", "2")]]
+    world.exports["later1"] = "keyed"
+    while "later1" not in states_of(world.state):
+        committed(world)
+    assert world.rows["later1"] == world.rows["keyed"]
