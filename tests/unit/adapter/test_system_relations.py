@@ -386,7 +386,9 @@ def test_objects_of_each_kind(snapshot):
     assert objects["t"]["cluster_id"] is None
     assert objects["t"]["privileges"] == ["=arwd/me"]
     assert objects["t"]["schema_id"] == "u1"
-    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + 18
+    assert len({r["oid"] for r in rows("mz_objects", snapshot)}) == len(system_items()) + len(
+        objects
+    )
     assert set(user_rows("mz_relations", snapshot)) == set(objects) - {
         "out",
         "into_topic",
