@@ -37,6 +37,7 @@ from slackwater.adapter.transactions import (
 )
 from slackwater.adapter.writing.writes import CommitOwner, Writes
 from slackwater.compute.records import TickRecord
+from slackwater.planner.parser import cluster_statements as cs
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import QualifiedName, is_elsewhere
@@ -78,7 +79,7 @@ _ANYWHERE = (
     st.ResetVariable,
     st.Show,
     st.ShowCreate,
-    st.ShowCreateCluster,
+    cs.ShowCreateCluster,
     st.ShowVariable,
     st.ShowAll,
     st.ExplainTimestamp,
@@ -124,7 +125,7 @@ class Statements:
             case (
                 st.Show()
                 | st.ShowCreate()
-                | st.ShowCreateCluster()
+                | cs.ShowCreateCluster()
                 | st.ShowVariable()
                 | st.ShowAll()
             ):
@@ -165,7 +166,7 @@ class Statements:
             case (
                 st.Show()
                 | st.ShowCreate()
-                | st.ShowCreateCluster()
+                | cs.ShowCreateCluster()
                 | st.ShowVariable()
                 | st.ShowAll()
             ):

@@ -30,6 +30,7 @@ from slackwater.adapter.catalog.settings import (
     of_results,
     of_view,
 )
+from slackwater.planner.parser import cluster_statements as cs
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
@@ -196,12 +197,12 @@ def cluster_sql(cluster: ClusterEntry) -> str:
     """The answer of SHOW CREATE CLUSTER."""
     size, replicas = cluster.size, cluster.replicas
     if cluster.on_refresh_ms is not None:
-        schedule = st.ClusterSchedule(True, cluster.on_refresh_ms)
-        return to_sql(st.CreateCluster(cluster.name, size, None, schedule=schedule))
+        schedule = cs.ClusterSchedule(True, cluster.on_refresh_ms)
+        return to_sql(cs.CreateCluster(cluster.name, size, None, schedule=schedule))
     if size is not None:
-        return to_sql(st.CreateCluster(cluster.name, size, len(replicas)))
-    named = tuple(st.ReplicaDefinition(each.name, each.size) for each in replicas)
-    return to_sql(st.CreateCluster(cluster.name, None, None, named))
+        return to_sql(cs.CreateCluster(cluster.name, size, len(replicas)))
+    named = tuple(cs.ReplicaDefinition(each.name, each.size) for each in replicas)
+    return to_sql(cs.CreateCluster(cluster.name, None, None, named))
 
 
 def create_table_sql(

@@ -15,7 +15,7 @@ from slackwater.adapter.catalog.ops import (
 )
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.sessions.sessions import Execution
-from slackwater.planner.parser import statements as st
+from slackwater.planner.parser import cluster_statements as cs
 from slackwater.repr.errors import SlackwaterError, user_error
 
 
@@ -25,7 +25,7 @@ class ClusterDefinitions:
     def __init__(self, changes: Changes) -> None:
         self._changes = changes
 
-    def execute(self, execution: Execution, statement: st.ClusterStatement) -> None:
+    def execute(self, execution: Execution, statement: cs.ClusterStatement) -> None:
         """Runs the statement.
 
         Raises SLACKWATER_UNKNOWN_CLUSTER, _UNKNOWN_CLUSTER_REPLICA, _UNKNOWN_CLUSTER_SIZE,
@@ -42,36 +42,36 @@ class ClusterDefinitions:
             count = len(diff.dropped)
             execution.session.notify(f"{count} other objects were dropped as well: {names}")
 
-    def _ops(self, execution: Execution, statement: st.ClusterStatement) -> Sequence[CatalogOp]:
+    def _ops(self, execution: Execution, statement: cs.ClusterStatement) -> Sequence[CatalogOp]:
         match statement:
-            case st.CreateCluster():
+            case cs.CreateCluster():
                 return self._create(execution, statement)
-            case st.CreateClusterReplica(name, replica, size):
-                return [self._create_replica(name, st.ReplicaDefinition(replica, size))]
-            case st.AlterCluster(name, setting, if_exists):
+            case cs.CreateClusterReplica(name, replica, size):
+                return [self._create_replica(name, cs.ReplicaDefinition(replica, size))]
+            case cs.AlterCluster(name, setting, if_exists):
                 found = self._find(execution, name, if_exists=if_exists)
                 return [] if found is None else [AlterClusters((self._altered(found, setting),))]
-            case st.RenameCluster(name, new_name, if_exists):
+            case cs.RenameCluster(name, new_name, if_exists):
                 found = self._find(execution, name, if_exists=if_exists)
                 refuse_reserved(new_name)
                 return [] if found is None else [AlterClusters((replace(found, name=new_name),))]
-            case st.SwapClusters(name, other):
+            case cs.SwapClusters(name, other):
                 one, two = self._changes.state.cluster(name), self._changes.state.cluster(other)
                 return [AlterClusters((replace(one, name=two.name), replace(two, name=one.name)))]
-            case st.DropClusters(names, if_exists, cascade):
+            case cs.DropClusters(names, if_exists, cascade):
                 clusters = [self._find(execution, each, if_exists=if_exists) for each in names]
                 ids = dict.fromkeys(each.id for each in clusters if each is not None)
                 return [DropCluster(each, cascade) for each in ids]
-            case st.RenameClusterReplica() | st.DropClusterReplicas() | st.CommentOnCluster():
+            case cs.RenameClusterReplica() | cs.DropClusterReplicas() | cs.CommentOnCluster():
                 return self._alter_replicas(execution, statement)
 
     def _alter_replicas(
         self,
         execution: Execution,
-        statement: st.RenameClusterReplica | st.DropClusterReplicas | st.CommentOnCluster,
+        statement: cs.RenameClusterReplica | cs.DropClusterReplicas | cs.CommentOnCluster,
     ) -> Sequence[CatalogOp]:
         match statement:
-            case st.RenameClusterReplica(name, replica, new_name, if_exists):
+            case cs.RenameClusterReplica(name, replica, new_name, if_exists):
                 renamed = self._replica(execution, (name, replica), if_exists=if_exists)
                 if renamed is None:
                     return []
@@ -79,7 +79,7 @@ class ClusterDefinitions:
                 if cluster.is_managed:
                     raise _managed("rename a replica", cluster)
                 return [_with(cluster, [replace(before, name=new_name)])]
-            case st.DropClusterReplicas(names, if_exists):
+            case cs.DropClusterReplicas(names, if_exists):
                 kept: dict[str, ClusterEntry] = {}
                 for named in names:
                     found = self._replica(execution, named, if_exists=if_exists)
@@ -92,16 +92,16 @@ class ClusterDefinitions:
                     left = tuple(each for each in current.replicas if each.id != dropped.id)
                     kept[cluster.id] = replace(current, replicas=left)
                 return [AlterClusters(tuple(kept.values()))] if kept else []
-            case st.CommentOnCluster(name, None, text):
+            case cs.CommentOnCluster(name, None, text):
                 commented = replace(self._changes.state.cluster(name), comment=text or None)
                 return [AlterClusters((commented,))]
-            case st.CommentOnCluster(name, str(replica), text):
+            case cs.CommentOnCluster(name, str(replica), text):
                 cluster = self._changes.state.cluster(name)
                 own = _replica_of(cluster, replica)
                 return [_with(cluster, [replace(own, comment=text or None)])]
         return []
 
-    def _create(self, execution: Execution, statement: st.CreateCluster) -> Sequence[CatalogOp]:
+    def _create(self, execution: Execution, statement: cs.CreateCluster) -> Sequence[CatalogOp]:
         existing = self._changes.state.find_cluster(statement.name)
         if existing is not None and statement.if_not_exists:
             execution.session.notify(f"The cluster {existing.name} exists already.", code="42P07")
@@ -114,10 +114,10 @@ class ClusterDefinitions:
         factor, schedule = statement.replication_factor, statement.schedule
         if factor is None and (schedule is None or not schedule.on_refresh):
             factor = 1
-        setting = st.ClusterSetting(statement.size, factor, True, schedule)
+        setting = cs.ClusterSetting(statement.size, factor, True, schedule)
         return [CreateCluster(self._altered(blank, setting))]
 
-    def _create_replica(self, name: str, definition: st.ReplicaDefinition) -> CatalogOp:
+    def _create_replica(self, name: str, definition: cs.ReplicaDefinition) -> CatalogOp:
         cluster = self._changes.state.cluster(name)
         if cluster.is_managed:
             raise _managed("create a replica", cluster)
@@ -125,10 +125,10 @@ class ClusterDefinitions:
             (replace(cluster, replicas=(*cluster.replicas, self._new_replica(definition))),)
         )
 
-    def _altered(self, cluster: ClusterEntry, setting: st.ClusterSetting) -> ClusterEntry:
+    def _altered(self, cluster: ClusterEntry, setting: cs.ClusterSetting) -> ClusterEntry:
         """The cluster with the setting. Replicas that stay go on, with another size too."""
         if setting.managed is False:
-            if setting != st.ClusterSetting(managed=False):
+            if setting != cs.ClusterSetting(managed=False):
                 raise _unmanaged("set SIZE, REPLICATION FACTOR or SCHEDULE", cluster)
             return replace(cluster, size=None, on_refresh_ms=None)
         if not cluster.is_managed and not setting.managed:
@@ -154,10 +154,10 @@ class ClusterDefinitions:
         names = {each.name.casefold() for each in kept}
         free = (f"r{number}" for number in range(1, count + len(names) + 1))
         added = [name for name in free if name not in names][: count - len(kept)]
-        made = [self._new_replica(st.ReplicaDefinition(name, size)) for name in added]
+        made = [self._new_replica(cs.ReplicaDefinition(name, size)) for name in added]
         return replace(cluster, size=size, replicas=(*kept, *made))
 
-    def _new_replica(self, definition: st.ReplicaDefinition) -> ReplicaEntry:
+    def _new_replica(self, definition: cs.ReplicaDefinition) -> ReplicaEntry:
         size = checked_size(definition.size)
         return ReplicaEntry(self._changes.new_id(), definition.name, size)
 

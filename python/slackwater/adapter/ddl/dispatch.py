@@ -20,6 +20,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.sessions.sessions import Execution
+from slackwater.planner.parser import cluster_statements as cs
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.connection_statements import (
     AlterConnection,
@@ -99,15 +100,15 @@ class Definitions:
             case st.AlterSetCluster():
                 self.objects.set_cluster(execution, statement)
             case (
-                st.CreateCluster()
-                | st.CreateClusterReplica()
-                | st.AlterCluster()
-                | st.RenameCluster()
-                | st.RenameClusterReplica()
-                | st.SwapClusters()
-                | st.DropClusters()
-                | st.DropClusterReplicas()
-                | st.CommentOnCluster()
+                cs.CreateCluster()
+                | cs.CreateClusterReplica()
+                | cs.AlterCluster()
+                | cs.RenameCluster()
+                | cs.RenameClusterReplica()
+                | cs.SwapClusters()
+                | cs.DropClusters()
+                | cs.DropClusterReplicas()
+                | cs.CommentOnCluster()
             ):
                 self.clusters.execute(execution, statement)
             case st.AlterSetRetainHistory():

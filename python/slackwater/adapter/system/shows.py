@@ -22,6 +22,7 @@ from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, Session
 from slackwater.adapter.system.objects import connection_type, source_type
 from slackwater.compute.controller.protocol import Problem
+from slackwater.planner.parser import cluster_statements as cs
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser import variables
 from slackwater.planner.parser.names import resolve_schema
@@ -58,7 +59,7 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     st.ShowKind.NOTICES: strings("name", "code", "message"),
 }
 
-ShowStatement = st.Show | st.ShowCreate | st.ShowCreateCluster | st.ShowVariable | st.ShowAll
+ShowStatement = st.Show | st.ShowCreate | cs.ShowCreateCluster | st.ShowVariable | st.ShowAll
 
 
 class Shows:
@@ -75,7 +76,7 @@ class Shows:
                 return _COLUMNS[kind]
             case st.ShowCreate(kind=st.ObjectKind.TABLE):
                 return strings("createtab_stmt")
-            case st.ShowCreate() | st.ShowCreateCluster():
+            case st.ShowCreate() | cs.ShowCreateCluster():
                 return strings("name", "create_sql")
             case st.ShowVariable(name=name):
                 of_system = PARAMETERS.get(name)
@@ -102,7 +103,7 @@ class Shows:
                     return rows(columns, [(current_sql(self._relations.state, item),)])
                 expect_kind(item, kind_of(kind))
                 return rows(columns, [(item.full_name, current_sql(self._relations.state, item))])
-            case st.ShowCreateCluster(name=cluster_name):
+            case cs.ShowCreateCluster(name=cluster_name):
                 cluster = self._relations.state.cluster(cluster_name)
                 return rows(columns, [(cluster.name, cluster_sql(cluster))])
             case st.ShowVariable(name=name):

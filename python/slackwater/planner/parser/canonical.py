@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from slackwater.planner.parser.cluster_sql import cluster_sql
+from slackwater.planner.parser.cluster_statements import ShowCreateCluster
 from slackwater.planner.parser.connection_sql import connection_sql
 from slackwater.planner.parser.connection_statements import (
     AlterConnection,
@@ -81,7 +82,6 @@ from slackwater.planner.parser.statements import (
     Show,
     ShowAll,
     ShowCreate,
-    ShowCreateCluster,
     ShowVariable,
     Statement,
     Subscribe,

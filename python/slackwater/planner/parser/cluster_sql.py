@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from slackwater.planner.parser.durations import format_duration
-from slackwater.planner.parser.statements import (
+from slackwater.planner.parser.cluster_statements import (
     AlterCluster,
     ClusterSchedule,
     ClusterSetting,
@@ -19,6 +18,7 @@ from slackwater.planner.parser.statements import (
     RenameClusterReplica,
     SwapClusters,
 )
+from slackwater.planner.parser.durations import format_duration
 from slackwater.repr.relation import quote_identifier, quote_string
 
 

@@ -6,16 +6,7 @@ by one.
 
 from __future__ import annotations
 
-from slackwater.planner.parser.options import (
-    OptionValue,
-    ReadValue,
-    boolean,
-    duration,
-    integer,
-    read_options,
-)
-from slackwater.planner.parser.options import text as text_option
-from slackwater.planner.parser.statements import (
+from slackwater.planner.parser.cluster_statements import (
     AlterCluster,
     ClusterSchedule,
     ClusterSetting,
@@ -29,6 +20,15 @@ from slackwater.planner.parser.statements import (
     ReplicaDefinition,
     SwapClusters,
 )
+from slackwater.planner.parser.options import (
+    OptionValue,
+    ReadValue,
+    boolean,
+    duration,
+    integer,
+    read_options,
+)
+from slackwater.planner.parser.options import text as text_option
 from slackwater.planner.parser.tokens import TokenCursor
 
 AlteredCluster = AlterCluster | RenameCluster | RenameClusterReplica | SwapClusters

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from slackwater.planner.parser.changefeed import read_changefeed
+from slackwater.planner.parser.cluster_statements import CreateCluster, CreateClusterReplica
 from slackwater.planner.parser.clusters import read_create_cluster
 from slackwater.planner.parser.connection_statements import CreateConnection
 from slackwater.planner.parser.connections import read_create_connection
@@ -44,8 +45,6 @@ from slackwater.planner.parser.statements import (
     SESSION,
     ChangefeedSource,
     Connector,
-    CreateCluster,
-    CreateClusterReplica,
     CreateIndex,
     CreateMaterializedView,
     CreateSecret,

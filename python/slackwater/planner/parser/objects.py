@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from slackwater.planner.parser.changefeed import read_changefeed_table
+from slackwater.planner.parser.cluster_statements import (
+    CommentOnCluster,
+    DropClusterReplicas,
+    DropClusters,
+    ShowCreateCluster,
+)
 from slackwater.planner.parser.clusters import (
     AlteredCluster,
     read_alter_cluster,
@@ -29,16 +35,12 @@ from slackwater.planner.parser.statements import (
     AlterSourceAddTable,
     AlterSystem,
     CommentOn,
-    CommentOnCluster,
-    DropClusterReplicas,
-    DropClusters,
     DropObjects,
     ObjectKind,
     ReplayDeadLetters,
     Show,
     ShowAll,
     ShowCreate,
-    ShowCreateCluster,
     ShowKind,
     ShowVariable,
 )
