@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import uuid
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 from tests.support.kafka.reader import CommittedReader
+from tests.support.waiting import wait_until
 
 from slackwater.adapter.external.kafka_producer import (
     KafkaCluster,
@@ -18,6 +20,7 @@ from slackwater.adapter.external.kafka_producer import (
     ProgressTopic,
     SinkNames,
 )
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka import sink as kafka_sink
@@ -33,7 +36,7 @@ PIECE = 300
 _WRITER = """
 import os, signal, sys
 from slackwater.persist.leadership import Fenced
-from tests.chaos.test_kafka_sink_killed import opened, write
+from tests.chaos.test_kafka_sink_killed import write_all
 
 address, topic, call, number, how = sys.argv[1:]
 left = int(number)
@@ -62,7 +65,7 @@ class Ending:
         return act
 
 try:
-    write(opened(address, topic, 1, confirm, Ending))
+    write_all(address, topic, 1, confirm, Ending)
 except Fenced as fenced:
     print(fenced)
 """
@@ -97,6 +100,18 @@ def write(sink):
     assert sink.frontier == Frontier(9)
 
 
+def write_all(*arguments):
+    """Opens the sink and writes, again after an error, as what runs sinks does."""
+
+    def written():
+        with suppress(SlackwaterError):
+            write(opened(*arguments))
+            return True
+        return False
+
+    wait_until(written, what="all is written")
+
+
 def seen(kafka, topic):
     reader = CommittedReader(kafka.address, topic, 2)
     try:
@@ -109,7 +124,7 @@ def seen(kafka, topic):
 def start(kafka, topic, folder, call, number, how):
     return subprocess.Popen(
         [sys.executable, "-c", _WRITER, kafka.address, topic, call, str(number), how],
-        cwd=folder, stdout=subprocess.PIPE, text=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
     )  # fmt: skip
 
@@ -130,7 +145,7 @@ def test_what_a_killed_sink_has_not_committed_is_written_once(kafka, tmp_path, c
     topic = f"t{uuid.uuid4().hex}"
     with start(kafka, topic, tmp_path, call, number, "SIGKILL") as process:
         assert process.wait(60) == -signal.SIGKILL
-    write(opened(kafka.address, topic, 2))
+    write_all(kafka.address, topic, 2)
     keys, messages = seen(kafka, topic)
     assert keys == list(range(ROWS))
     assert len(messages) == ROWS
@@ -147,7 +162,7 @@ def test_a_sink_that_was_stopped_writes_nothing_beside_the_next_leader(
         try:
             os.waitpid(process.pid, os.WUNTRACED)
             (tmp_path / topic).touch()
-            write(opened(kafka.address, topic, 2))
+            write_all(kafka.address, topic, 2)
         finally:
             process.send_signal(signal.SIGCONT)
         assert process.stdout.read() == "epoch 1 is fenced by epoch 2\n"

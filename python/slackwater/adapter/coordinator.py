@@ -105,10 +105,10 @@ class Coordinator:
         self.parts.committer.flush()
         self.parts.webhooks.start()
         self.parts.changefeeds.start()
+        self.parts.postgres.start()
         self._started.set()
         with self.parts.relations.catalog.lock:
             self.parts.implications.start_all()
-        self.parts.postgres.start()
         self.parts.maintenance.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()

@@ -1,4 +1,4 @@
-"""Topics that a sink makes, of which its broker hears late."""
+"""Topics and transactions of a sink, of which the broker or librdkafka tells late."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from types import SimpleNamespace
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from slackwater.adapter.external.kafka_producer import KafkaCluster, ProgressTopic, SinkNames
+from slackwater.adapter.external.kafka_producer import (
+    KafkaCluster,
+    KafkaProducer,
+    ProgressTopic,
+    SinkNames,
+)
 from slackwater.storage.kafka.access import KafkaAccess
+from slackwater.storage.kafka.sink import ProducerFenced
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 
+ACCESS = KafkaAccess((("bootstrap.servers", "127.0.0.1:1"),))
+CONFIG = KafkaSinkConfig("messages", "JSON", "JSON", "DEBEZIUM")
 NAMES = SinkNames("w.s", "w.k", b"u1", "slackwater-u1")
 
 
@@ -55,9 +63,31 @@ class LateBroker:
 @pytest.mark.parametrize("there", [(), ("progress", "messages")])
 def test_a_topic_that_was_just_made_is_not_gone(there):
     """Also when another sink has just made it."""
-    access = KafkaAccess((("bootstrap.servers", "127.0.0.1:1"),))
-    cluster = KafkaCluster(access, ProgressTopic("progress"), "g")
+    cluster = KafkaCluster(ACCESS, ProgressTopic("progress"), "g")
     cluster._admin = LateBroker(*there)
-    config = KafkaSinkConfig("messages", "JSON", "JSON", "DEBEZIUM")
-    assert cluster.ensure_topics(config, NAMES) == []
+    assert cluster.ensure_topics(CONFIG, NAMES) == []
     assert min(cluster._admin.asked.values()) >= 3
+
+
+class FencedLate:
+    """A client whose commit is to be tried again, and that hears meanwhile of another producer."""
+
+    def produce(self, *_):
+        pass
+
+    def commit_transaction(self, _):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "later", False, True))
+
+    def poll(self, _):
+        raise KafkaException(KafkaError(KafkaError._FENCED, "another one", True))
+
+    def purge(self, **_):
+        pass
+
+
+def test_another_producer_is_heard_of_while_librdkafka_is_polled():
+    cluster = KafkaCluster(ACCESS, ProgressTopic("progress"), "g")
+    producer = KafkaProducer(cluster, CONFIG, NAMES)
+    producer._producer = FencedLate()
+    with pytest.raises(ProducerFenced):
+        producer.commit(b"")

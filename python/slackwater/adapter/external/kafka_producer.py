@@ -362,9 +362,9 @@ class KafkaProducer:
                 except BufferError:
                     self._await_room()
                     produce(topic, value, key, place, headers=headers)
-            self._producer.poll(0)
         except self._library.KafkaException as error:
             raise self._failed(error) from None
+        self._poll(0)
 
     def commit(self, progress: bytes) -> None:
         topic = self._cluster.progress.name
@@ -392,9 +392,16 @@ class KafkaProducer:
     def _await_room(self) -> None:
         """Returns when there may be room in the queue of messages that are sent."""
         began = time.monotonic()
-        while self._producer.poll(0.1) == 0:
+        while self._poll(0.1) == 0:
             if time.monotonic() - began > COMMIT_S or self._complaints.is_lost(began):
                 raise self._unreachable("no broker takes messages")
+
+    def _poll(self, most_s: float) -> int:
+        """The events that librdkafka had. It raises here what no call has told of and is final."""
+        try:
+            return int(self._producer.poll(most_s))
+        except self._library.KafkaException as error:
+            raise self._failed(error) from None
 
     def _until_done(self, act: Callable[[float], None], most_s: float) -> None:
         """Goes on with what librdkafka does in the background until it is done."""
@@ -404,7 +411,7 @@ class KafkaProducer:
                 act(1.0)
             except self._library.KafkaException as error:
                 is_late = time.monotonic() - began > most_s or self._complaints.is_lost(began)
-                self._producer.poll(0)
+                self._poll(0)
                 if not error.args[0].retriable() or is_late:
                     raise self._failed(error) from None
             else:
