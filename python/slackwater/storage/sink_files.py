@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
@@ -31,7 +30,14 @@ from slackwater.storage.sink_folder import (
     read_manifest,
     refusals,
 )
-from slackwater.storage.sink_rows import SinkKey, changes_of, rows_within, structs, unpaired
+from slackwater.storage.sink_rows import (
+    SinkKey,
+    SinkRange,
+    changes_of,
+    refuse_added,
+    structs,
+    unpaired,
+)
 from slackwater.storage.sink_statistics import SinkStatistics
 
 Envelope = Literal["DIFF", "UPSERT", "DEBEZIUM"]
@@ -71,13 +77,7 @@ def check_config(config: SinkConfig, desc: RelationDesc, object_name: str) -> No
     key.check(desc)
     # DEBEZIUM has the relation's columns inside of `before` and `after`.
     added = {"DIFF": _DIFF_HEAD, "UPSERT": _UPSERT_HEAD, "DEBEZIUM": ()}[config.envelope]
-    for name in desc.names:
-        if name.lower() in added:
-            raise user_error(
-                "SLACKWATER_DUPLICATE_COLUMN",
-                columnName=name,
-                objectName=f"the files of {object_name}",
-            )
+    refuse_added(desc, added, f"the files of {object_name}")
 
 
 def claim_location(
@@ -170,19 +170,15 @@ class FilesSink:
             )
 
     def _write(self, lower: Frontier, upper: Frontier, updates: Sequence[pa.Table]) -> bool:
-        begins = self._reached is None
-        reached = lower if self._reached is None else self._reached
-        if lower > reached:
-            raise FatalError(f"{self._object_name}: a range from {lower} leaves a gap at {reached}")
-        if upper <= reached and not begins:
+        asked = SinkRange(lower, upper, self._reached)
+        asked.refuse_gap(self._object_name)
+        if asked.is_out:
             return True
-        first = reached.value + (1 if begins and not self._config.snapshot else 0)
-        least = reached.value if begins else 0
-        rows = rows_within(self._desc, updates, least, first, upper.value)
-        if len(rows) and not self._commit(reached, upper, self._enveloped(rows)):
+        rows = asked.rows(self._desc, updates, snapshot=self._config.snapshot)
+        if len(rows) and not self._commit(asked.start, upper, self._enveloped(rows)):
             return False
         self._reached = upper
-        self._folder.tell(upper, now=begins)
+        self._folder.tell(upper, now=asked.begins)
         return True
 
     def tell(self) -> None:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from slackwater.repr.errors import FatalError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
 
@@ -163,6 +163,15 @@ class Claim:
     epoch: int
     confirm: Callable[[], None]
     progress: Frontier | None = None
+
+    @contextmanager
+    def asked_first(self) -> Iterator[None]:
+        """Asks whether this leader still leads before the block's error is told: `Fenced`."""
+        try:
+            yield
+        except SlackwaterError:
+            self.confirm()
+            raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.persist.consolidate import comparable, consolidate
-from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc, stored_column
 from slackwater.storage.json_lines import json_lines
 from slackwater.storage.updates import KeyChanges, changes_by_key
@@ -48,6 +49,47 @@ class SinkKey:
             raise self.refused("a column occurs twice")
 
 
+@dataclass(frozen=True, slots=True)
+class SinkRange:
+    """A range of time that a sink is asked to write.
+
+    `reached`: every update before it is out; None: the sink has not begun. Then `lower` is its
+    as-of, and updates at or before that are the snapshot, which goes out with that as its time.
+    """
+
+    lower: Frontier
+    upper: Frontier
+    reached: Frontier | None
+
+    @property
+    def begins(self) -> bool:
+        """Whether it is the first range of the sink."""
+        return self.reached is None
+
+    @property
+    def start(self) -> Frontier:
+        """The time from which updates are to go out."""
+        return self.lower if self.reached is None else self.reached
+
+    @property
+    def is_out(self) -> bool:
+        """Whether all of it is out already."""
+        return self.upper <= self.start and not self.begins
+
+    def refuse_gap(self, object_name: str) -> None:
+        """Raises FatalError when updates between what is out and the range would be left out."""
+        if self.lower > self.start:
+            raise FatalError(
+                f"{object_name}: a range from {self.lower} leaves a gap at {self.start}"
+            )
+
+    def rows(self, desc: RelationDesc, updates: Iterable[pa.Table], *, snapshot: bool) -> pa.Table:
+        """The updates that are to go out, consolidated, by time; the snapshot if it is wanted."""
+        start = self.start.value
+        least, first = (start, start + (not snapshot)) if self.begins else (0, start)
+        return rows_within(desc, updates, least, first, self.upper.value)
+
+
 def rows_within(
     desc: RelationDesc, updates: Iterable[pa.Table], least: int, first: int, end: int
 ) -> pa.Table:
@@ -66,6 +108,16 @@ def rows_within(
     table = pa.concat_tables(tables)
     ordered = table.take(pc.sort_indices(table, sort_keys=[(TIME_COLUMN, "ascending")]))
     return consolidate(ordered)
+
+
+def refuse_added(desc: RelationDesc, added: Sequence[str], place: str) -> None:
+    """Raises SLACKWATER_DUPLICATE_COLUMN for a column with the name of one that the sink adds.
+
+    Readers of `place` find columns by their names, and often whatever their case is.
+    """
+    for name in desc.names:
+        if name.lower() in added:
+            raise user_error("SLACKWATER_DUPLICATE_COLUMN", columnName=name, objectName=place)
 
 
 def greatest_last(rows: pa.Table, desc: RelationDesc) -> pa.Table:

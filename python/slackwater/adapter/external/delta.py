@@ -20,12 +20,13 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from slackwater.adapter.external.libraries import deltalake
-from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.config import LakeSinkConfig
 from slackwater.storage.lake.delta_columns import check_fields, delta_fields
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.sink_errors import progress_lost, unreachable
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """The features that tables may ask of their writers."""
@@ -86,21 +87,11 @@ class DeltaTarget:
 
     def unreachable(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_UNREACHABLE."""
-        return user_error(
-            "SLACKWATER_SINK_UNREACHABLE",
-            objectName=self.object_name,
-            place=self.config.place.shown,
-            reason=" ".join(reason.split()),
-        )
+        return unreachable(self.object_name, self.config.place.shown, " ".join(reason.split()))
 
     def lost(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_PROGRESS_LOST."""
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=self.object_name,
-            place=self.config.place.shown,
-            reason=reason,
-        )
+        return progress_lost(self.object_name, self.config.place.shown, reason)
 
     @property
     def _names(self) -> tuple[str, str, str]:

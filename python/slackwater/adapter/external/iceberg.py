@@ -33,6 +33,7 @@ from slackwater.storage.iceberg.progress import (
 )
 from slackwater.storage.iceberg.schema import Fit, Misfit, SinkColumns, fitted, new_schema
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.sink_errors import progress_lost, unreachable
 
 MAIN = "main"
 _FORMAT = 2
@@ -80,23 +81,13 @@ class IcebergTarget:
 
     def lost(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_PROGRESS_LOST."""
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=self.object_name,
-            place=self.rows.shown,
-            reason=reason,
-        )
+        return progress_lost(self.object_name, self.rows.shown, reason)
 
     def unreachable(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_UNREACHABLE."""
         for access in (self.access, self.aws):
             reason = reason if access is None else access.scrubbed(reason)
-        return user_error(
-            "SLACKWATER_SINK_UNREACHABLE",
-            objectName=self.object_name,
-            place=self.rows.shown,
-            reason=reason.rstrip("."),
-        )
+        return unreachable(self.object_name, self.rows.shown, reason.rstrip("."))
 
 
 class IcebergSinkTable:

@@ -21,6 +21,7 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.kafka.access import KafkaAccess
 from slackwater.storage.kafka.sink import ProducerFenced
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig, Outgoing
+from slackwater.storage.sink_errors import progress_lost, unreachable
 
 COMMIT_S = 30.0
 """The most that a commit may take, with the messages that wait to be sent."""
@@ -291,20 +292,12 @@ class KafkaCluster:
 
     def unreachable(self, names: SinkNames, topic: str, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_UNREACHABLE, without values of secrets."""
-        return user_error(
-            "SLACKWATER_SINK_UNREACHABLE",
-            objectName=names.sink,
-            place=f"the topic {topic}",
-            reason=self.access.scrubbed(reason).removesuffix("."),
+        return unreachable(
+            names.sink, f"the topic {topic}", self.access.scrubbed(reason).removesuffix(".")
         )
 
     def _lost(self, names: SinkNames, reason: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=names.sink,
-            place=f"the progress topic {self.progress.name}",
-            reason=reason,
-        )
+        return progress_lost(names.sink, f"the progress topic {self.progress.name}", reason)
 
 
 class KafkaProducer:

@@ -18,11 +18,12 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.kafka.sink_messages import Encoder, Outgoing
+from slackwater.storage.sink_errors import progress_lost, unreachable
 from slackwater.storage.sink_folder import IDLE_MOST_MS, IDLE_MS, Claim
-from slackwater.storage.sink_rows import rows_within
+from slackwater.storage.sink_rows import SinkRange
 from slackwater.storage.sink_statistics import SinkStatistics
 
 PIECE_MESSAGES = 100_000
@@ -207,22 +208,18 @@ class KafkaSink:
         SLACKWATER_SINK_KEY when two rows have one key (nothing of the range is written),
         SLACKWATER_SINK_UNREACHABLE, and `Fenced`. FatalError when the range leaves a gap.
         """
-        begins = self._reached is None
-        reached = lower if self._reached is None else self._reached
-        name, pending = self._claim.name, self._state.pending
-        if lower > reached:
-            raise FatalError(f"{name}: a range from {lower} leaves a gap at {reached}")
+        asked = SinkRange(lower, upper, self._reached)
+        asked.refuse_gap(self._claim.name)
+        pending = self._state.pending
         if pending is not None and upper != pending.upper:
-            raise FatalError(f"{name}: a range to {upper} was begun to {pending.upper}")
-        if upper <= reached and not begins:
+            raise FatalError(f"{self._claim.name}: a range to {upper} was begun to {pending.upper}")
+        if asked.is_out:
             return
-        first = reached.value + (1 if begins and not self._snapshot else 0)
-        least = reached.value if begins else 0
-        rows = rows_within(self._encoder.desc, updates, least, first, upper.value)
+        rows = asked.rows(self._encoder.desc, updates, snapshot=self._snapshot)
         messages = self._encoder.messages(rows)
-        if self._commit(messages, reached, upper):
+        if self._commit(messages, asked.start, upper):
             self._reached = upper
-            if begins:
+            if asked.begins:
                 self.flush()
 
     def tell(self) -> None:
@@ -314,12 +311,8 @@ class KafkaSink:
         return state
 
     def _lost(self, reason: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=self._claim.name,
-            place=f"the progress topic {self._named.progress_topic}",
-            reason=reason,
-        )
+        place = f"the progress topic {self._named.progress_topic}"
+        return progress_lost(self._claim.name, place, reason)
 
     @contextmanager
     def _asking_who_leads(self) -> Iterator[None]:
@@ -328,16 +321,10 @@ class KafkaSink:
         librdkafka does not always tell that another producer has come: what it was about to do may
         fail in other ways then.
         """
-        try:
-            yield
-        except SlackwaterError:
-            self._claim.confirm()
-            raise
-        except ProducerFenced:
-            self._claim.confirm()
-            raise user_error(
-                "SLACKWATER_SINK_UNREACHABLE",
-                objectName=self._claim.name,
-                place=f"the topic {self._named.topic}",
-                reason="another producer with its transactional id has begun",
-            ) from None
+        with self._claim.asked_first():
+            try:
+                yield
+            except ProducerFenced:
+                reason = "another producer with its transactional id has begun"
+                place = f"the topic {self._named.topic}"
+                raise unreachable(self._claim.name, place, reason) from None

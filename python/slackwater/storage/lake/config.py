@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from slackwater.repr.errors import user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.sink_rows import SinkKey
+from slackwater.storage.sink_rows import SinkKey, refuse_added
 
 LakeMode = Literal["APPEND", "UPSERT"]
 
@@ -86,15 +85,8 @@ def check_lake_sink(config: LakeSinkConfig, desc: RelationDesc, object_name: str
     for column in desc.only(config.key).columns:
         if (reason := _no_key(column)) is not None:
             raise key.refused(f"{column.name} {reason}")
-    if config.mode == "UPSERT":
-        return
-    for name in desc.names:
-        if name.lower() in (DIFF_NAME, TIMESTAMP_NAME):
-            raise user_error(
-                "SLACKWATER_DUPLICATE_COLUMN",
-                columnName=name,
-                objectName=f"the table of {object_name}",
-            )
+    if config.mode == "APPEND":
+        refuse_added(desc, (DIFF_NAME, TIMESTAMP_NAME), f"the table of {object_name}")
 
 
 def _no_key(column: Column) -> str | None:

@@ -8,18 +8,18 @@ Source: surface 4, docs/decisions 0076.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from slackwater.repr.errors import FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.lake.changes import CountedChanges, LakeRows
 from slackwater.storage.lake.table import LakeProgress, LakeTable, TableChanged
+from slackwater.storage.sink_errors import progress_lost, unreachable
 from slackwater.storage.sink_folder import IDLE_MS, Claim
-from slackwater.storage.sink_rows import rows_within
+from slackwater.storage.sink_rows import SinkRange
 from slackwater.storage.sink_statistics import SinkStatistics
 
 IDLE_MOST_MS = 600_000
@@ -130,24 +130,20 @@ class LakeSink:
 
     def _write(self, lower: Frontier, upper: Frontier, updates: Sequence[pa.Table]) -> bool:
         """False: somebody else has committed a range from there."""
-        begins = self._reached is None
-        reached = lower if self._reached is None else self._reached
-        if lower > reached:
-            raise FatalError(f"{self._claim.name}: a range from {lower} leaves a gap at {reached}")
-        if upper <= reached and not begins:
+        asked = SinkRange(lower, upper, self._reached)
+        asked.refuse_gap(self._claim.name)
+        if asked.is_out:
             return True
         snapshot = self._rows.config.snapshot
-        first = reached.value + (1 if begins and not snapshot else 0)
-        least = reached.value if begins else 0
-        rows = rows_within(self._rows.desc, updates, least, first, upper.value)
+        rows = asked.rows(self._rows.desc, updates, snapshot=snapshot)
         if len(rows):
             # The rows of a relation before this one may be there.
-            is_known = snapshot and not begins and self._named.version == 0
+            is_known = snapshot and not asked.begins and self._named.version == 0
             changes = self._rows.changes(rows, is_known=is_known)
             if changes.messages:
                 return self._commit(changes, upper)
         self._reached = upper
-        if begins:
+        if asked.begins:
             self.flush()
         return True
 
@@ -157,7 +153,7 @@ class LakeSink:
         self._statistics = self._statistics.and_staged(changes.messages, changes.size_bytes)
         for _ in range(ATTEMPTS):
             try:
-                with self._asking_who_leads():
+                with self._claim.asked_first():
                     self._table.commit(changes.changes, progress)
             except TableChanged:
                 if self._is_taken_over():
@@ -171,12 +167,8 @@ class LakeSink:
             if changes.messages:
                 self._written_ms, self._silent_ms = self._told_ms, IDLE_MS
             return True
-        raise user_error(
-            "SLACKWATER_SINK_UNREACHABLE",
-            objectName=self._claim.name,
-            place=self._named.shown,
-            reason="other writers commit to it all the time",
-        )
+        reason = "other writers commit to it all the time"
+        raise unreachable(self._claim.name, self._named.shown, reason)
 
     def _is_taken_over(self) -> bool:
         """Loads the table again; whether the sink's progress in it is another one."""
@@ -191,7 +183,7 @@ class LakeSink:
 
     def _loaded(self, known: Frontier | None) -> LakeProgress | None:
         """The progress in the table, from which this writer goes on; `known` is out for sure."""
-        with self._asking_who_leads():
+        with self._claim.asked_first():
             found = self._table.load()
         self._claim.confirm()
         version, epoch = self._named.version, self._claim.epoch
@@ -211,18 +203,4 @@ class LakeSink:
         return found
 
     def _lost(self, reason: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_SINK_PROGRESS_LOST",
-            objectName=self._claim.name,
-            place=self._named.shown,
-            reason=reason,
-        )
-
-    @contextmanager
-    def _asking_who_leads(self) -> Iterator[None]:
-        """Asks whether this leader still leads before it says that something failed."""
-        try:
-            yield
-        except SlackwaterError:
-            self._claim.confirm()
-            raise
+        return progress_lost(self._claim.name, self._named.shown, reason)
