@@ -1,7 +1,6 @@
 """Sinks into real Delta tables: the histories of `test_storage_lake_sink.py`, over delta-rs."""
 
 from collections import Counter
-from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 
 from deltalake import DeltaTable
@@ -17,11 +16,10 @@ from tests.property.test_storage_lake_sink import (
     keyed_history,
     run,
 )
-from tests.support.storage.fake_lakes import Crash
+from tests.support.storage.fake_lakes import Faulty
 
 from slackwater.adapter.external.delta import DeltaTarget
 from slackwater.storage.lake.config import DeltaPlace, LakeSinkConfig
-from slackwater.storage.lake.table import LakeTable
 
 KEYS = st.sampled_from([(), ("k",), ("k", "v")])
 ROWS = st.dictionaries(
@@ -31,41 +29,20 @@ DENSE = st.dictionaries(st.integers(0, END - 1), ROWS, min_size=5, max_size=12)
 FATES = st.sampled_from(["crash before", "crash after", "compact", "append"])
 
 
-@dataclass
-class Faulty:
-    """A Delta table, and what befalls each commit, by its number."""
+def others(target):
+    """What other writers do, by the names of their fates."""
 
-    target: DeltaTarget
-    fates: dict[int, str]
-    calls: int = 0
-    tables: list[LakeTable] = field(default_factory=list)
+    def compact():
+        table = DeltaTable(target.uri)
+        table.optimize.compact()
+        table.create_checkpoint()
+        table.vacuum(0, enforce_retention_duration=False, dry_run=False)
 
-    def table(self):
-        self.tables.append(self.target.opened())
-        return self
+    def append():
+        table = DeltaTable(target.uri)
+        table.create_write_transaction([], "append", table.schema(), [])
 
-    def load(self):
-        return self.tables[-1].load()
-
-    def close(self):
-        self.tables.pop().close()
-
-    def commit(self, changes, progress):
-        fate = self.fates.get(self.calls, "done")
-        self.calls += 1
-        theirs = DeltaTable(self.target.uri)
-        match fate:
-            case "crash before":
-                raise Crash
-            case "compact":
-                theirs.optimize.compact()
-                theirs.create_checkpoint()
-                theirs.vacuum(0, enforce_retention_duration=False, dry_run=False)
-            case "append":
-                theirs.create_write_transaction([], "append", theirs.schema(), [])
-        self.tables[-1].commit(changes, progress)
-        if fate == "crash after":
-            raise Crash
+    return {"compact": compact, "append": append}
 
 
 @histories()
@@ -76,6 +53,6 @@ def test_a_delta_table_has_each_change_once(changes, uppers, fates, key):
         config = LakeSinkConfig(DeltaPlace(folder), "UPSERT" if key else "APPEND", key)
         target = DeltaTarget(folder, "the_sink", "w", config, DESC)
         target.ensure()
-        run(Faulty(target, fates), config, made, uppers, Leadership())
+        run(Faulty(target, others(target), fates), config, made, uppers, Leadership())
         found = DeltaTable(folder).to_pyarrow_table().to_pylist()
         assert Counter(tuple(row.values()) for row in found) == expected(config, made, rows)

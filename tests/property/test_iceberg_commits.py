@@ -4,14 +4,14 @@ Iceberg's own library reads the tables.
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
 from tests.property.histories import histories
 from tests.property.test_delta_commits import DENSE, KEYS
 from tests.property.test_storage_lake_sink import (
@@ -23,59 +23,31 @@ from tests.property.test_storage_lake_sink import (
     run,
 )
 from tests.support.iceberg.java import Tables
-from tests.support.storage.fake_lakes import Crash
+from tests.support.storage.fake_lakes import Faulty
 
 from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
 from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
-from slackwater.storage.lake.table import LakeTable
 
 pytestmark = pytest.mark.spark
 
 FATES = st.sampled_from(["crash before", "crash after", "expire", "append"])
 
 
-@dataclass
-class Faulty:
-    """An Iceberg table, and what befalls each commit, by its number."""
+def others(loaded, schema):
+    """What other writers do, by the names of their fates; `loaded` gives the table as it is now."""
 
-    target: IcebergTarget
-    catalog: Catalog
-    fates: dict[int, str]
-    calls: int = 0
-    tables: list[LakeTable] = field(default_factory=list)
+    def expire():
+        theirs = loaded()
+        current = theirs.metadata.current_snapshot_id
+        old = [s.snapshot_id for s in theirs.metadata.snapshots if s.snapshot_id != current]
+        if old:
+            theirs.maintenance.expire_snapshots().by_ids(old).commit()
 
-    @property
-    def theirs(self):
-        return self.catalog.load_table(self.target.rows.identifier)
+    def append():
+        loaded().append(schema.empty_table())
 
-    def table(self):
-        self.tables.append(self.target.opened())
-        return self
-
-    def load(self):
-        return self.tables[-1].load()
-
-    def close(self):
-        self.tables.pop().close()
-
-    def commit(self, changes, progress):
-        fate = self.fates.get(self.calls, "done")
-        self.calls += 1
-        match fate:
-            case "crash before":
-                raise Crash
-            case "expire":
-                theirs = self.theirs
-                current = theirs.metadata.current_snapshot_id
-                old = [s.snapshot_id for s in theirs.metadata.snapshots if s.snapshot_id != current]
-                if old:
-                    theirs.maintenance.expire_snapshots().by_ids(old).commit()
-            case "append":
-                self.theirs.append(self.target.rows.schema.empty_table())
-        self.tables[-1].commit(changes, progress)
-        if fate == "crash after":
-            raise Crash
+    return {"expire": expire, "append": append}
 
 
 @histories()
@@ -87,8 +59,15 @@ def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fa
         access = Tables(Path(folder)).access()
         target = IcebergTarget(access, None, "w", "the_sink", sink_columns(config, DESC))
         target.ensure()
-        faulty = Faulty(target, load_catalog("default", **catalog_properties(access, None)), fates)
-        run(faulty, config, made, uppers, Leadership())
-        found = iceberg_java.rows(faulty.theirs.metadata_location)
-        faulty.catalog.close()
+        catalog = load_catalog("default", **catalog_properties(access, None))
+        loaded = partial(catalog.load_table, target.rows.identifier)
+        run(
+            Faulty(target, others(loaded, target.rows.schema), fates),
+            config,
+            made,
+            uppers,
+            Leadership(),
+        )
+        found = iceberg_java.rows(loaded().metadata_location)
+        catalog.close()
         assert Counter(map(tuple, found)) == expected(config, made, rows)

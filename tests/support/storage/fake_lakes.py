@@ -8,11 +8,17 @@ next time, or, when it is late, after that and before the next commit.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from slackwater.repr.errors import user_error
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, TableChanged
+from slackwater.storage.lake.table import (
+    LakeChanges,
+    LakeProgress,
+    LakeTable,
+    LakeTarget,
+    TableChanged,
+)
 
 
 class Crash(Exception):
@@ -113,3 +119,38 @@ class Table:
 
 def unreachable():
     return user_error("SLACKWATER_SINK_UNREACHABLE", objectName="s", place="t", reason="a fault")
+
+
+@dataclass
+class Faulty:
+    """A real table of a sink, and what befalls each commit, by its number.
+
+    `others` are what other writers do before a commit, by the names of their fates.
+    """
+
+    target: LakeTarget
+    others: Mapping[str, Callable[[], object]]
+    fates: Mapping[int, str]
+    calls: int = 0
+    tables: list[LakeTable] = field(default_factory=list)
+
+    def table(self):
+        self.tables.append(self.target.opened())
+        return self
+
+    def load(self):
+        return self.tables[-1].load()
+
+    def close(self):
+        self.tables.pop().close()
+
+    def commit(self, changes, progress):
+        fate = self.fates.get(self.calls, "done")
+        self.calls += 1
+        if fate == "crash before":
+            raise Crash
+        if fate in self.others:
+            self.others[fate]()
+        self.tables[-1].commit(changes, progress)
+        if fate == "crash after":
+            raise Crash
