@@ -108,7 +108,7 @@ def test_holds_end_though_spark_drops_the_events_of_executions(tmp_path):
         assert dropped > 0
 
         def none_left():
-            application.python("spark._jvm.java.lang.System.gc()\nresult = None")
+            application.python("import gc; gc.collect(); spark._jvm.System.gc(); result = None")
             return application.value(HOLDS) == 0
 
         wait_until(none_left)
