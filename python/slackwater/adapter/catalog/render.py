@@ -10,12 +10,12 @@ from typing import Any
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import (
-    AvroSchema,
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    MessageSchema,
     MessageSettings,
     PostgresDetails,
     SinkDetails,
@@ -126,7 +126,7 @@ def _with_registries(
 ) -> Decoding:
     """The decoding with the names that the registries of its schemas have now."""
 
-    def named(payload: Payload | None, schema: AvroSchema | None) -> Payload | None:
+    def named(payload: Payload | None, schema: MessageSchema | None) -> Payload | None:
         if payload is None or schema is None or schema.registry is None:
             return payload
         registry = payload.schema

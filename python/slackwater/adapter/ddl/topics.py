@@ -21,6 +21,7 @@ from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.message_schemas import reader_schemas
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.persist.evolution import incompatibility
 from slackwater.planner.parser import statements as st
@@ -38,7 +39,6 @@ from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionRunner, Resnapshot
-from slackwater.storage.kafka.avro import ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
 
@@ -231,9 +231,8 @@ def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
     before, decoding = source.stored.desc, config.decoding
     if decoding is None:
         raise AssertionError(f"{source.id} reads no messages itself")
-    value = None if config.value_schema is None else config.value_schema.schema
-    key = None if config.key_schema is None else config.key_schema.schema
-    after = source_columns(decoding, None, ReaderSchemas(key, value)).desc
+    schemas = reader_schemas(config.key_schema, config.value_schema)
+    after = source_columns(decoding, None, schemas).desc
     reason = incompatibility(before, after)
     count = len(before.columns)
     for was, now in zip(before.columns, after.columns, strict=False):
