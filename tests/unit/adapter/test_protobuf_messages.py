@@ -106,6 +106,7 @@ def test_fields_in_another_form_are_no_missing_ones():
         (b"\x1a\x03" + line, "the field 1 of shop.Order.Line"),
         (b"\x32\x03" + line, "the field 1 of shop.Order.Line"),
         (b"\x22\x08\x0a\x01k\x12\x03" + line, "the field 1 of shop.Order.Line"),
+        (b"\x22\x08\x0a\x01k\x15\0\0\0\0", "the field 4 of shop.Order"),
         (b"\x2d\0\0\0\0", "the field 5 of shop.Order"),
     ):
         assert problem(orders, message) == f"{place} is written as another type"
@@ -204,6 +205,16 @@ def test_schemas_that_cannot_be_used(registry):
     for name in ("../x.proto", "/x.proto", ""):
         with pytest.raises(ValueError, match="refers to a file of the name"):
             compiled({"main.proto": UNITS, name: UNITS}, "main.proto")
+    for names in (("a", "a/b"), ("n" * 300,)):
+        with pytest.raises(ValueError, match="refers to files that cannot be written"):
+            compiled({"main.proto": UNITS, **dict.fromkeys(names, UNITS)}, "main.proto")
+
+
+def test_files_of_a_registry_are_not_run():
+    """A name may be that of a module; nothing looks for modules where the files are."""
+    texts = {"main.proto": UNITS, "grpc_tools/protoc.py": "raise SystemExit(7)"}
+    texts |= {"grpc_tools/__init__.py": "", "sitecustomize.py": "raise SystemExit(7)"}
+    assert described(compiled(texts, "main.proto"), None, "values").message == "Unit"
 
 
 def test_schemas_that_refer_to_too_many_others(registry, monkeypatch):

@@ -290,13 +290,20 @@ class _Check:
 
     def __post_init__(self) -> None:
         self._forms = {
-            name: {each.number: each.forms for each in fields}
+            name: {each.number: self._readable(each) for each in fields}
             for name, fields in self.types.types.items()
         }
         self._inner = {
             name: [each for each in fields if each.is_message]
             for name, fields in self.types.types.items()
         }
+
+    def _readable(self, each: MessageField) -> tuple[int, ...]:
+        """The forms in which a decoder may pass over values of the field that are right."""
+        if each.of not in self.types.maps:
+            return each.forms
+        # It passes over entries whose values it cannot read, or that are no symbols of an enum.
+        return each.forms if self.types.types[each.of][1].kind == "enum" else ()
 
     def whole(self, message: Any, name: str) -> None:
         """Raises ValueError for such a field in the message, or in one within it."""

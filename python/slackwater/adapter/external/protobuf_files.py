@@ -131,21 +131,23 @@ def compiled(texts: Mapping[str, str], main: str) -> bytes:
     command = compiler_of_protobuf()
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "files"
-        for name, text in texts.items():
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts:
-                raise ValueError(f"its schema refers to a file of the name {name!r}")
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_text(text)
+        _write(root, texts)
         made = Path(folder) / "made"
         try:
             run = subprocess.run(
-                [*command, f"-I{root}", "--include_imports", f"--descriptor_set_out={made}", main],
+                [
+                    *command,
+                    f"-I{root}",
+                    "--include_imports",
+                    f"--descriptor_set_out={made}",
+                    root / main,
+                ],
                 capture_output=True,
                 text=True,
                 timeout=_COMPILES_S,
                 check=False,
-                cwd=root,
+                # Python looks for modules where it is started: not among files of a registry.
+                cwd=folder,
             )
         except subprocess.TimeoutExpired:
             raise ValueError("its text was not compiled in time") from None
@@ -153,3 +155,17 @@ def compiled(texts: Mapping[str, str], main: str) -> bytes:
             reason = " ".join(run.stderr.replace(f"{root}/", "").split())
             raise ValueError(f"its text cannot be compiled: {reason[:_SHOWN]}")
         return made.read_bytes()
+
+
+def _write(root: Path, texts: Mapping[str, str]) -> None:
+    """Writes the files below `root`. Raises ValueError for names that no file there can have."""
+    for name, text in texts.items():
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise ValueError(f"its schema refers to a file of the name {name!r}")
+        try:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        except OSError as error:
+            reason = f"its schema refers to files that cannot be written: {error.strerror}"
+            raise ValueError(reason) from None
