@@ -24,7 +24,12 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
-from slackwater.planner.parser.kafka_sink import Compatibility, KafkaSinkConnector, SinkRegistry
+from slackwater.planner.parser.kafka_sink import (
+    Compatibility,
+    KafkaSinkConnector,
+    SinkDoc,
+    SinkRegistry,
+)
 from slackwater.planner.parser.kafka_source import (
     Decoding,
     GivenSchema,
@@ -284,18 +289,42 @@ def with_needed_columns(table):
 
 
 levels = st.none() | st.sampled_from(get_args(Compatibility))
+
+
+def docs(*sides):
+    """What schemas say of relations and columns; each thing once."""
+    found = st.builds(SinkDoc, names, texts, st.none() | parts, st.sampled_from([None, *sides]))
+    listed = st.lists(
+        found, max_size=3, unique_by=lambda each: ((each.column or "").casefold(), each.side)
+    )
+    return listed.map(tuple)
+
+
 for_values = st.builds(
     SinkRegistry,
     names,
     value_fullname=st.none() | texts,
     null_defaults=st.booleans(),
     value_compatibility=levels,
+    docs=docs("VALUE"),
 )
 for_keys = st.builds(
-    SinkRegistry, names, st.none() | texts, null_defaults=st.booleans(), key_compatibility=levels
+    SinkRegistry,
+    names,
+    st.none() | texts,
+    null_defaults=st.booleans(),
+    key_compatibility=levels,
+    docs=docs("KEY"),
 )
 for_both = st.builds(
-    SinkRegistry, names, st.none() | texts, st.none() | texts, st.booleans(), levels, levels
+    SinkRegistry,
+    names,
+    st.none() | texts,
+    st.none() | texts,
+    st.booleans(),
+    levels,
+    levels,
+    docs("KEY", "VALUE"),
 )
 sink_formats = st.one_of(
     st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),

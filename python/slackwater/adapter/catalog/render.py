@@ -181,7 +181,8 @@ def _with_connections(state: CatalogState, sink: st.CreateSink, item: CatalogIte
     def named(registry: SinkRegistry | None, schema: SinkSchema | None) -> SinkRegistry | None:
         if registry is None or schema is None:
             return registry
-        return replace(registry, connection=name_of(state.item(schema.registry)))
+        docs = tuple(replace(each, relation=sink.from_name) for each in registry.docs)
+        return replace(registry, connection=name_of(state.item(schema.registry)), docs=docs)
 
     if isinstance(config, KafkaSinkConfig):
         connector = replace(
