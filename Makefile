@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,9 +63,11 @@ kafka: .kafka/fetched ## Fetch the Kafka broker that the tests use
 
 iceberg: .iceberg/fetched ## Fetch Iceberg's reader and catalog server, which the tests use
 
+registry: .registry/fetched ## Fetch the schema registry that the tests use
+
 # What comes before the tests runs two at a time. A test often waits: three keep two cores busy.
 test: ## Run everything that CI checks
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg .spark-inputs/fetched
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg registry .spark-inputs/fetched
 	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -101,7 +103,7 @@ soak: tools ## Make very many ticks, and say what memory they leave taken: TICKS
 	$(VENV_PYTHON) -m tests.soak --ticks $(or $(TICKS),100000)
 
 clean: ## Remove what the build made
-	rm -rf .build .sbt-launch .hadoop-aws .kafka .iceberg .spark-inputs target project/target project/project dist build .venv
+	rm -rf .build .sbt-launch .hadoop-aws .kafka .iceberg .registry .spark-inputs target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
 
 # Half of what a short application takes is loading Spark's classes: the tests find them loaded.
@@ -139,6 +141,12 @@ $(SBT_JAR): | .build/python
 .iceberg/fetched: tests/e2e/iceberg.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)
 	$(IVY) -types jar test-jar bundle -ivy $< -retrieve "$(@D)/[artifact]-[revision]-[type].[ext]"
+	touch $@
+
+.registry/fetched: tests/e2e/registry.xml | .build/python
+	rm -rf $(@D) && mkdir $(@D)
+	$(IVY) -types tar.gz -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
+	tar -xzf $(@D)/*.tar.gz -C $(@D) && rm $(@D)/*.tar.gz
 	touch $@
 
 .spark-inputs/fetched: tests/inputs/spark_inputs.xml | .build/python

@@ -209,3 +209,46 @@ def test_columns_without_a_schema(place, kafka):
         with pytest.raises(SqlError, match="SLACKWATER_INVALID_OPTION") as caught:
             sink(place, topic, f"FORMAT {AVRO} ENVELOPE DEBEZIUM", "s", relation)
         assert reason in caught.value.message
+
+
+def test_schemas_say_what_their_relation_says(place, kafka, registry):
+    """Comments, what is said of both schemas, and what is said of one: the last one counts."""
+    topic = kafka.new_topic()
+    place.sql(
+        "CREATE TABLE t (k INT NOT NULL COMMENT 'from the table', v STRING, w INT) COMMENT 'all'"
+    )
+    place.sql("COMMENT ON COLUMN t.v IS 'of the value'")
+    place.sql("COMMENT ON COLUMN t.w IS 'hidden'")
+    sink(
+        place,
+        topic,
+        f"KEY (k) FORMAT {AVRO} (DOC ON COLUMN t.K = 'of both',"
+        " KEY DOC ON COLUMN t.k = 'of the key', VALUE DOC ON TYPE t = 'it\\'s a row',"
+        " DOC ON COLUMN t.w = '') ENVELOPE DEBEZIUM",
+    )
+    key, value_schema = (json.loads(each) for each in registry.schemas)
+    assert (key["doc"], [each.get("doc") for each in key["fields"]]) == ("all", ["of the key"])
+    row = value_schema["fields"][0]["type"][1]
+    assert (row["doc"], [each.get("doc") for each in row["fields"]]) == (
+        "it's a row",
+        ["of both", "of the value", None],
+    )
+    place.sql("INSERT INTO t VALUES (1, 'a', 2)")
+    source(place, topic, f"FORMAT {AVRO} ENVELOPE DEBEZIUM", "back")
+    becomes(place, "SELECT k, v, w FROM back", [[1, "a", 2]])
+    ((_, shown),) = place.rows("SHOW CREATE SINK s")
+    schema = shown.partition(" FROM `slackwater`.`")[2].partition("`")[0]
+    assert f"VALUE DOC ON TYPE `slackwater`.`{schema}`.`t` = 'it\\'s a row'" in shown
+    place.sql("DROP SINK s")
+    remade = shown.replace(f"TOPIC '{topic}'", f"TOPIC '{topic}-again'")
+    place.sql(remade)
+    assert len(registry.schemas) == 2
+    place.sql("CREATE TABLE other (k INT)")
+    for docs, reason in (
+        ("DOC ON TYPE other = 'x'", "the sink writes slackwater."),
+        ("DOC ON COLUMN t.gone = 'x'", "has no such column"),
+        ("KEY DOC ON COLUMN t.v = 'x'", "the key does not have this column"),
+    ):
+        with pytest.raises(SqlError, match="SLACKWATER_INVALID_OPTION") as caught:
+            sink(place, topic, f"KEY (k) FORMAT {AVRO} ({docs}) ENVELOPE UPSERT", "wrong")
+        assert reason in caught.value.message

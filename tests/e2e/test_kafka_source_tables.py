@@ -66,6 +66,32 @@ def test_tables_read_one_topic_each_in_its_own_way(place, kafka):
     place.sql("DROP SOURCE s CASCADE")
 
 
+def test_tables_with_keys_are_read_again_while_the_others_go_on(place, kafka):
+    topic = kafka.new_topic()
+    send(kafka, topic, *((b"%d" % n, b"first", 0) for n in range(20)))
+    place.sql(
+        f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}') "
+        "WITH (TIMESTAMP INTERVAL '50 ms')"
+    )
+    upsert = "FROM SOURCE s KEY FORMAT TEXT VALUE FORMAT TEXT ENVELOPE UPSERT"
+    for name in ("one", "other"):
+        place.sql(f"CREATE TABLE {name} {upsert}")
+    place.sql("CREATE TABLE log FROM SOURCE s FORMAT TEXT INCLUDE OFFSET")
+    place.sql("CREATE MATERIALIZED VIEW counted AS SELECT text, count(*) AS n FROM one GROUP BY 1")
+    send(kafka, topic, *((b"%d" % n, b"second", 0) for n in range(5)))
+    becomes(place, "SELECT count(*) FROM log", [[25]])
+    # Retention takes the first messages: keys 10 to 19 have others, keys 5 to 9 have none.
+    kafka.delete_records(topic, 0, 10)
+    place.sql("ALTER SOURCE s RESNAPSHOT TABLES (one)")
+    assert place.rows("SELECT text, n FROM counted ORDER BY 1") == [["first", 10], ["second", 5]]
+    assert place.rows("SELECT count(*) FROM other") == [[20]]
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    assert place.rows("SELECT count(*), count(DISTINCT key) FROM other") == [[15, 15]]
+    assert place.rows("SELECT count(*), min(offset) FROM log") == [[25, 0]]
+    send(kafka, topic, (b"7", b"third", 0))
+    becomes(place, "SELECT count(*) FROM one", [[16]])
+
+
 def test_what_tables_of_topics_refuse(place, kafka):
     topic = kafka.new_topic()
     place.sql(f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}')")
@@ -76,10 +102,16 @@ def test_what_tables_of_topics_refuse(place, kafka):
         ("CREATE TABLE t FROM SOURCE s FORMAT TEXT ON ERROR DEAD LETTER", "SLACKWATER_UNSUPPORTED"),
         ("CREATE TABLE t FROM SOURCE whole FORMAT TEXT", "SLACKWATER_UNSUPPORTED"),
         ("ALTER SOURCE s RESNAPSHOT", "SLACKWATER_UNSUPPORTED"),
+        ("ALTER SOURCE whole RESNAPSHOT", "SLACKWATER_UNSUPPORTED"),
     ):
         with pytest.raises(SqlError, match=condition):
             place.sql(statement)
     place.sql("CREATE TABLE t FROM SOURCE s FORMAT TEXT")
+    for statement in ("ALTER SOURCE s RESNAPSHOT", "ALTER SOURCE s RESNAPSHOT TABLES (t)"):
+        with pytest.raises(SqlError, match="rows have no keys to tell"):
+            place.sql(statement)
+    with pytest.raises(SqlError, match="SLACKWATER_WRONG_KIND"):
+        place.sql("ALTER SOURCE s RESNAPSHOT TABLES (whole)")
     for statement in (
         "INSERT INTO t VALUES ('a')",
         "DELETE FROM t WHERE text = 'a'",

@@ -12,10 +12,10 @@ import pytest
 from slackwater.adapter.external.avro import AvroMessages
 from slackwater.planner.parser.kafka_source import Decoding, Payload
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas
 from slackwater.storage.kafka.avro_writing import avro_rows
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
+from slackwater.storage.kafka.shapes import MessageReaders, ReaderSchemas
 from slackwater.storage.kafka.topic import Messages
 
 pytestmark = pytest.mark.spark
@@ -204,7 +204,7 @@ def as_read(spark, reader, writer, values):
     text = json.dumps(reader)
     columns = source_columns(Decoding(Payload("AVRO")), None, ReaderSchemas(value=text))
     messages = AvroMessages(columns.value_shape.schema, text, writer=lambda _: json.dumps(writer))
-    decoder = Decoder(Decoding(Payload("AVRO")), columns, AvroReaders(value=messages))
+    decoder = Decoder(Decoding(Payload("AVRO")), columns, MessageReaders(value=messages))
     raw = [b"\0\0\0\0\1" + data(writer, value) for value in values]
     count = len(raw)
     found = decoder.rows(Messages([0] * count, range(count), [0] * count, [None] * count, raw))

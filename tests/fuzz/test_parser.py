@@ -24,7 +24,12 @@ from slackwater.planner.parser.connection_statements import (
     CreateConnection,
     ValidateConnection,
 )
-from slackwater.planner.parser.kafka_sink import Compatibility, KafkaSinkConnector, SinkRegistry
+from slackwater.planner.parser.kafka_sink import (
+    Compatibility,
+    KafkaSinkConnector,
+    SinkDoc,
+    SinkRegistry,
+)
 from slackwater.planner.parser.kafka_source import (
     Decoding,
     GivenSchema,
@@ -156,6 +161,28 @@ strategies = st.just(Strategy()) | st.builds(Strategy, ids) | st.builds(Strategy
 given_schemas = st.builds(GivenSchema, texts, st.booleans())
 plain_payloads = st.sampled_from([Payload("TEXT"), Payload("BYTES"), Payload("JSON")])
 plain_payloads |= st.builds(Payload, st.just("AVRO"), schema=given_schemas)
+messages = st.sampled_from(["M", "a.b.M"])
+given_messages = st.builds(GivenSchema, st.binary(max_size=3).map(bytes.hex), st.booleans())
+plain_payloads |= st.builds(Payload, st.just("PROTOBUF"), schema=given_messages, message=messages)
+by_registry = st.just(Strategy()) | st.builds(Strategy, ids)
+values_in_protobuf = st.builds(
+    Payload,
+    st.just("PROTOBUF"),
+    schema=st.builds(Registry, names, value=by_registry),
+    message=st.none() | messages,
+)
+keys_in_protobuf = st.builds(
+    Payload,
+    st.just("PROTOBUF"),
+    schema=st.builds(Registry, names, by_registry),
+    message=st.none() | messages,
+)
+both_in_protobuf = st.builds(
+    Payload,
+    st.just("PROTOBUF"),
+    schema=st.builds(Registry, names, by_registry, by_registry),
+    message=st.none() | messages,
+)
 values_in_avro = st.builds(
     Payload, st.just("AVRO"), schema=st.builds(Registry, names, value=strategies)
 )
@@ -163,7 +190,8 @@ keys_in_avro = st.builds(Payload, st.just("AVRO"), schema=st.builds(Registry, na
 both_in_avro = st.builds(
     Payload, st.just("AVRO"), schema=st.builds(Registry, names, strategies, strategies)
 )
-payloads = plain_payloads | values_in_avro
+keys_with_schema = keys_in_avro | keys_in_protobuf
+payloads = plain_payloads | values_in_avro | values_in_protobuf
 csv = st.builds(Payload, st.just("CSV"), st.integers(1, 9), delimiter=st.sampled_from(",;|\t")) | (
     st.builds(Payload, st.just("CSV"), header=columns, delimiter=st.just("'"))
 )
@@ -177,14 +205,14 @@ decodings = (
     st.builds(
         Decoding,
         payloads | csv,
-        st.none() | plain_payloads | keys_in_avro,
+        st.none() | plain_payloads | keys_with_schema,
         included.map(lambda found: tuple(each for each in found if each.what != "KEY")),
         on_error=errors,
     )
     | st.builds(
         lambda v, k, i, u, e: Decoding(v, k, i, "NONE" if u is False else "UPSERT", u or None, e),
         payloads | csv,
-        plain_payloads | keys_in_avro,
+        plain_payloads | keys_with_schema,
         included,
         st.just(False) | st.none() | parts,
         errors,
@@ -197,9 +225,12 @@ decodings = (
         errors,
     )
     | st.builds(
+        lambda v, i, e: Decoding(v, None, i, "UPSERT", None, e), both_in_protobuf, included, errors
+    )
+    | st.builds(
         lambda v, k, i, e: Decoding(v, k, i, "DEBEZIUM", None, e),
         payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO")),
-        plain_payloads | keys_in_avro,
+        plain_payloads | keys_with_schema,
         included,
         errors,
     )
@@ -258,18 +289,42 @@ def with_needed_columns(table):
 
 
 levels = st.none() | st.sampled_from(get_args(Compatibility))
+
+
+def docs(*sides):
+    """What schemas say of relations and columns; each thing once."""
+    found = st.builds(SinkDoc, names, texts, st.none() | parts, st.sampled_from([None, *sides]))
+    listed = st.lists(
+        found, max_size=3, unique_by=lambda each: ((each.column or "").casefold(), each.side)
+    )
+    return listed.map(tuple)
+
+
 for_values = st.builds(
     SinkRegistry,
     names,
     value_fullname=st.none() | texts,
     null_defaults=st.booleans(),
     value_compatibility=levels,
+    docs=docs("VALUE"),
 )
 for_keys = st.builds(
-    SinkRegistry, names, st.none() | texts, null_defaults=st.booleans(), key_compatibility=levels
+    SinkRegistry,
+    names,
+    st.none() | texts,
+    null_defaults=st.booleans(),
+    key_compatibility=levels,
+    docs=docs("KEY"),
 )
 for_both = st.builds(
-    SinkRegistry, names, st.none() | texts, st.none() | texts, st.booleans(), levels, levels
+    SinkRegistry,
+    names,
+    st.none() | texts,
+    st.none() | texts,
+    st.booleans(),
+    levels,
+    levels,
+    docs("KEY", "VALUE"),
 )
 sink_formats = st.one_of(
     st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),

@@ -15,10 +15,10 @@ from slackwater.persist.nested import as_type, with_leaves
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import EMPTY, RelationDesc, stored_names
-from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas
 from slackwater.storage.kafka.avro_writing import valid_name
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
+from slackwater.storage.kafka.shapes import MessageReaders, ReaderSchemas
 from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
 from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
 from slackwater.storage.kafka.topic import Messages
@@ -169,7 +169,7 @@ def test_what_a_sink_writes_in_avro_a_source_reads(table, envelope, null_default
     sent = Encoder(config, desc, "s", SchemaIds(1, 2)).messages(updates)
     decoding = Decoding(Payload("AVRO"), Payload("AVRO"), (Included("KEY", "the key"),), envelope)
     columns = source_columns(decoding, None, ReaderSchemas(*texts.values()))
-    readers = AvroReaders(
+    readers = MessageReaders(
         AvroMessages(columns.key_shape.schema, texts[1], writer=texts.get),
         AvroMessages(columns.value_shape.schema, texts[2], writer=texts.get),
     )

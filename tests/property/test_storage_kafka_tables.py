@@ -1,8 +1,9 @@
 """Tables of a source that reads a topic, against their definition, whatever the topic, the network,
-the process and the catalog do."""
+the process and the catalog do. Tables with keys are read again at any moment."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ ACTIONS = [
     *["send"] * 5,
     *["poll"] * 4,
     *["mark", "partition", "fail", "crash", "lose", "create", "create", "drop", "full"],
+    *["again", "expire"],
 ]
 KINDS = [("NONE", "PROPAGATE"), ("NONE", "SKIP"), ("UPSERT", "PROPAGATE"), ("UPSERT", "SKIP")]
 
@@ -57,6 +59,8 @@ class Table:
     rows: Counter = field(default_factory=Counter)
     errors: Counter = field(default_factory=Counter)
     begun_in: int | None = None
+    first: list = field(default_factory=lambda: [0, 0])
+    """Of each partition with messages, the first offset that it may have read last."""
 
     def __post_init__(self):
         self.columns = source_columns(self.decoding, None)
@@ -68,6 +72,9 @@ class FullDisk:
     def __init__(self, world, inner):
         self._world = world
         self._inner = inner
+
+    def anew(self):
+        return FullDisk(self._world, self._inner.anew())
 
     def take(self, messages):
         self._inner.take(messages)
@@ -100,6 +107,10 @@ class World:
     full: int = 0
     """The number of takes up to the one that fails."""
     made: int = 0
+    retained: list = field(default_factory=lambda: [[0], [0]])
+    """Of each partition with messages, where retention has got to, one after the other."""
+    asked: list = field(default_factory=list)
+    """What is to be read again: the request, the tables, and where retention was."""
 
     def __post_init__(self):
         self.ingestion = self.resumed()
@@ -109,9 +120,35 @@ class World:
         included = (Included("KEY", "key"),)
         text = Payload("TEXT")
         self.tables[f"t{self.made}"] = Table(
-            Decoding(text, text, included, envelope, on_error=on_error)
+            Decoding(text, text, included, envelope, on_error=on_error),
+            first=[each[-1] for each in self.retained],
         )
         self.made += 1
+
+    def again(self, number):
+        """Asks for some of the tables with keys."""
+        named = [n for n, each in self.tables.items() if each.decoding.envelope == "UPSERT"]
+        names = frozenset(named[: 1 + number % 2])
+        if names:
+            done = self.ingestion.resnapshot_tables(names)
+            self.asked.append((done, names, [each[-1] for each in self.retained]))
+
+    def expire(self, partition, number):
+        """Retention removes messages that were read."""
+        if partition < len(self.cluster.partitions) and self.frontier is not None:
+            read = self.frontier.offset(partition) or 0
+            self.cluster.retain_from(partition, min(read, self.retained[partition][-1] + number))
+            self.retained[partition].append(self.cluster.partitions[partition].first)
+
+    def committed(self, step):
+        self.commit(step)
+        self.ingestion.committed(step)
+        for each in list(self.asked):
+            done, names, first = each
+            if done.done.is_set():
+                self.asked.remove(each)
+                for name in names & self.tables.keys():
+                    self.tables[name].first = first
 
     def resumed(self):
         """The ingestion as a new process makes it of what is durable."""
@@ -166,16 +203,24 @@ class World:
                 assert not table.rows
                 assert not table.errors
                 continue
-            good, bad = self.expected(table)
-            assert table.rows == good
-            assert sum(table.errors.values()) == bad
+            found = (table.rows, sum(table.errors.values()))
+            assert any(found == self.expected(table, first) for first in self.firsts(table))
 
-    def expected(self, table):
-        """The rows, and the number of errors, of the messages before the frontier."""
+    def firsts(self, table):
+        """The offsets from which the table may have read the messages that it has."""
+        return itertools.product(
+            *(
+                {each for each in places if each >= first}
+                for first, places in zip(table.first, self.retained, strict=True)
+            )
+        )
+
+    def expected(self, table, first):
+        """The rows, and the number of errors, of the messages from `first` to the frontier."""
         before = [
             (partition, message)
             for partition, message in self.sent
-            if message.offset < (self.frontier.offset(partition) or 0)
+            if first[partition] <= message.offset < (self.frontier.offset(partition) or 0)
         ]
         propagates = table.decoding.on_error == "PROPAGATE"
         if table.decoding.envelope == "NONE":
@@ -268,15 +313,19 @@ def run(world, history):
                 del world.tables[sorted(world.tables)[number % len(world.tables)]]
             case "drop":
                 continue
+            case "again":
+                world.again(number)
+            case "expire":
+                world.expire(KEYS.index(key) % 2, number)
             case _:
                 step = world.poll()
                 if action == "poll" and step is not None:
-                    world.commit(step)
-                    world.ingestion.committed(step)
+                    world.committed(step)
                 elif action == "lose" and step is not None:
                     world.commit(step)
                 if action in ("crash", "lose"):
                     world.ingestion = world.resumed()
+                    world.asked.clear()
         world.check()
 
 
@@ -296,9 +345,9 @@ def test_tables_are_what_the_messages_before_the_frontier_are(history, size, tab
     for _ in range(3):
         step = world.poll()
         if step is not None:
-            world.commit(step)
-            world.ingestion.committed(step)
+            world.committed(step)
         world.check()
+    assert not world.asked
     assert world.tables.keys() <= world.begun
     for partition, log in enumerate(world.cluster.partitions):
         assert (world.frontier.offset(partition) or 0) == log.end

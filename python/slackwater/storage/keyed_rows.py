@@ -51,6 +51,9 @@ class RowsInMemory:
         self._values = values
         self._limit_bytes = limit_bytes
         self._name = name
+        self._errors = {
+            key: each for key, each in values.items() if not isinstance(each, bytes | tuple)
+        }
         self.size_bytes = sum(map(_size, values.values()))
 
     def lookup(self, keys: Collection[bytes]) -> Mapping[bytes, Datum]:
@@ -60,10 +63,13 @@ class RowsInMemory:
     def replace(self, values: Mapping[bytes, Datum | None]) -> None:
         self.size_bytes = self._size_with(values)
         for key, value in values.items():
+            self._errors.pop(key, None)
             if value is None:
                 self._values.pop(key, None)
-            else:
-                self._values[key] = value
+                continue
+            self._values[key] = value
+            if not isinstance(value, bytes | tuple):
+                self._errors[key] = value
 
     def check(self, values: Mapping[bytes, Datum | None]) -> None:
         """Raises SLACKWATER_UPSERT_MEMORY when the rows would take more than they may with these
@@ -87,11 +93,10 @@ class RowsInMemory:
         """All keys that have something."""
         return iter(self._values)
 
-    def errors(self) -> Iterator[tuple[bytes, DataflowError]]:
+    @property
+    def errors(self) -> Mapping[bytes, DataflowError]:
         """The errors, by their keys."""
-        for key, value in self._values.items():
-            if not isinstance(value, bytes | tuple):
-                yield key, value
+        return self._errors
 
     def __len__(self) -> int:
         return len(self._values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import threading
@@ -16,10 +17,23 @@ from urllib.parse import unquote
 import fastavro
 import pytest
 
+from slackwater.adapter.external.libraries import protobuf
+from slackwater.adapter.external.protobuf_files import compiled
+
+
+@dataclass(frozen=True)
+class Protobuf:
+    """What a schema of Protobuf refers to."""
+
+    references: tuple[dict[str, str | int], ...] = ()
+
 
 @dataclass
 class Registry:
     """Schemas by their ids, and the ids of subjects. `asked` are the paths of all questions.
+
+    Those of Protobuf are in `protobuf` too, by their texts. A registry that `serializes` gives
+    their descriptors to who asks for them.
 
     `answers` are what it says to a path instead of what it has: a status and a body. `logins` are
     those of all questions, `levels` the compatibility that is asked of subjects.
@@ -33,10 +47,51 @@ class Registry:
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     logins: list[str | None] = field(default_factory=list)
     levels: dict[str, str] = field(default_factory=dict)
+    protobuf: dict[str, Protobuf] = field(default_factory=dict)
+    serializes: bool = True
+    compiled: dict[str, bytes] = field(default_factory=dict)
 
     def register(self, subject: str, schema: object) -> int:
         """The id of the schema, which is the latest of its subject now."""
-        text = json.dumps(schema)
+        return self._registered(subject, json.dumps(schema))
+
+    def register_protobuf(self, subject: str, text: str, **references: str) -> int:
+        """The id of a schema of Protobuf. References are the subjects of what it imports, of which
+        the last versions are meant, by the names of the files without their endings."""
+        found = tuple(
+            {"name": f"{name}.proto", "subject": each, "version": len(self.subjects[each])}
+            for name, each in references.items()
+        )
+        self.protobuf[text] = Protobuf(found)
+        return self._registered(subject, text)
+
+    def descriptors(self, text: str) -> bytes:
+        """The descriptor set of a schema of Protobuf and what it imports."""
+        if text not in self.compiled:
+            self.compiled[text] = compiled({"s.proto": text, **self._imported(text)}, "s.proto")
+        return self.compiled[text]
+
+    def _imported(self, text: str) -> dict[str, str]:
+        found = {}
+        for each in self.protobuf[text].references:
+            number = self.subjects[str(each["subject"])][int(each["version"]) - 1]
+            other = self.schemas[number - self.first]
+            found |= {str(each["name"]): other, **self._imported(other)}
+        return found
+
+    def _said(self, text: str, asked_form: str) -> dict[str, Any]:
+        """What it says of a schema, in the form that was asked for if it knows it."""
+        known = self.protobuf.get(text)
+        if known is None:
+            return {"schema": text}
+        if self.serializes and asked_form == "serialized":
+            library = protobuf().descriptor_pb2
+            file = library.FileDescriptorSet.FromString(self.descriptors(text)).file[-1]
+            text = base64.b64encode(file.SerializeToString()).decode()
+        references = {"references": list(known.references)} if known.references else {}
+        return {"schema": text, "schemaType": "PROTOBUF", **references}
+
+    def _registered(self, subject: str, text: str) -> int:
         if text not in self.schemas:
             self.schemas.append(text)
         number = self.schemas.index(text) + self.first
@@ -62,7 +117,8 @@ class Registry:
         self.asked.append(path)
         if path in self.answers:
             return self.answers[path]
-        match [unquote(part) for part in path.strip("/").split("/")]:
+        plain, _, form = path.partition("?format=")
+        match [unquote(part) for part in plain.strip("/").split("/")]:
             case ["subjects", subject, "versions"] if given is not None:
                 return 200, {"id": self.registered(subject, given["schema"])}
             case ["config", subject] if given is not None:
@@ -73,12 +129,12 @@ class Registry:
             case ["subjects"]:
                 return 200, list(self.subjects)
             case ["schemas", "ids", number] if 0 <= int(number) - self.first < len(self.schemas):
-                return 200, {"schema": self.schemas[int(number) - self.first]}
-            case ["subjects", subject, "versions", "latest"] if subject in self.subjects:
-                number = self.subjects[subject][-1]
-                schema = self.schemas[number - self.first]
-                version = len(self.subjects[subject])
-                return 200, {"subject": subject, "version": version, "id": number, "schema": schema}
+                return 200, self._said(self.schemas[int(number) - self.first], form)
+            case ["subjects", subject, "versions", which] if subject in self.subjects:
+                version = len(self.subjects[subject]) if which == "latest" else int(which)
+                number = self.subjects[subject][version - 1]
+                said = self._said(self.schemas[number - self.first], form)
+                return 200, {"subject": subject, "version": version, "id": number, **said}
             case _:
                 return 404, {"error_code": 40403, "message": "Schema not found"}
 

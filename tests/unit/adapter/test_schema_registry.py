@@ -112,11 +112,14 @@ def test_answers_that_are_none(registry, answer, reason):
     assert reason in str(caught.value)
 
 
+REFERENCE = {"name": "T", "subject": "s", "version": 1}
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
         ({"schema": "message M {}", "schemaType": "PROTOBUF"}, "of the kind PROTOBUF"),
-        ({"schema": '"T"', "references": [{"name": "T"}]}, "refers to others of the registry"),
+        ({"schema": '"T"', "references": [REFERENCE]}, "refers to others of the registry"),
     ],
 )
 def test_schemas_that_are_not_avro_alone(registry, answer, reason):

@@ -11,14 +11,16 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from slackwater.adapter.external.avro import ASKED_AGAIN_S, AvroMessages, check
+from slackwater.adapter.external.avro import AvroMessages, check
+from slackwater.adapter.external.wire_format import ASKED_AGAIN_S
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas, avro_shape
+from slackwater.storage.kafka.avro import avro_shape
 from slackwater.storage.kafka.avro_meaning import other_meaning
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import ByKey, Reading
+from slackwater.storage.kafka.shapes import MessageReaders, ReaderSchemas
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.keyed_rows import RowsInMemory
 
@@ -293,7 +295,7 @@ def test_keys_are_the_same_whatever_schema_they_were_written_in():
     other = record(("b", "string"), ("a", "int"), name="K")
     schemas = {1: json.dumps(KEY), 2: json.dumps(other)}
     reader = AvroMessages(columns.key_shape.schema, json.dumps(KEY), writer=schemas.get)
-    decoder = Decoder(decoding, columns, AvroReaders(key=reader))
+    decoder = Decoder(decoding, columns, MessageReaders(key=reader))
     one = b"\0\0\0\0\1" + written(KEY, {"a": 7, "b": "x"})
     two = b"\0\0\0\0\2" + written(other, {"a": 7, "b": "x"})
     none = b"\0\0\0\0\1" + written(KEY, {"a": 7, "b": None})
@@ -362,7 +364,7 @@ def test_a_key_that_could_not_be_read_is_taken_back_when_it_can():
     columns = source_columns(decoding, None, ReaderSchemas(key='"long"'))
     schemas, now = {}, [0.0]
     reader = AvroMessages('"long"', '"long"', writer=schemas.get, monotonic=lambda: now[0])
-    decoder = Decoder(decoding, columns, AvroReaders(key=reader))
+    decoder = Decoder(decoding, columns, MessageReaders(key=reader))
     reading = Reading("t", decoding, decoder, lambda _: pytest.fail("nothing is large"))
     envelope = ByKey(reading, columns.desc, RowsInMemory({}, 10**6, "s"))
     taken = []

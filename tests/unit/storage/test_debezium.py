@@ -14,11 +14,11 @@ from slackwater.adapter.external.avro import AvroMessages
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.kafka.avro import AvroReaders, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.debezium import narrowed, row_shape
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import ByKey, Reading
+from slackwater.storage.kafka.shapes import MessageReaders, ReaderSchemas
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.keyed_rows import RowsInMemory
 
@@ -120,7 +120,7 @@ def avro_decoder(schema, decoding=DECODING):
     columns = source_columns(decoding, None, ReaderSchemas(texts[1], text))
     key = AvroMessages(columns.key_shape.schema, texts[1], writer=texts.get)
     value = AvroMessages(columns.value_shape.schema, text, writer=texts.get)
-    return Decoder(decoding, columns, AvroReaders(key, value)), columns
+    return Decoder(decoding, columns, MessageReaders(key, value)), columns
 
 
 def messages(*found, keys=None, offset=0):
@@ -374,7 +374,7 @@ def test_a_schema_that_is_given_is_that_of_the_writers():
     decoding = Decoding(BOTH, Payload("BYTES"), (), "DEBEZIUM")
     columns = source_columns(decoding, None, ReaderSchemas(value=text))
     reader = AvroMessages(columns.value_shape.schema, text, has_header=False)
-    decoder = Decoder(decoding, columns, AvroReaders(value=reader))
+    decoder = Decoder(decoding, columns, MessageReaders(value=reader))
     raw = written(1, schema, {"op": "c", "before": VALUES, "after": VALUES, "source": source})
     found = decoder.rows(messages(raw[5:]))
     assert found.rows.to_pylist() == [{"key": b"k", **VALUES, "day": date(1970, 1, 1)}]

@@ -93,7 +93,7 @@ def test_the_size_is_that_of_what_is_there():
     rows = RowsInMemory({}, 10_000, "s")
     rows.replace({b"a": b"12", b"b": b"1", b"c": NullKeyError("x")})
     assert rows.size_bytes == 4 * ENTRY_BYTES + 3
-    assert dict(rows.errors()) == {b"c": NullKeyError("x")}
+    assert rows.errors == {b"c": NullKeyError("x")}
     rows.replace({b"a": b"1", b"b": None, b"c": None, b"d": None})
     assert rows.size_bytes == ENTRY_BYTES + 1
     assert rows.lookup([b"a", b"b", b"d"]) == {b"a": b"1"}

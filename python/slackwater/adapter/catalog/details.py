@@ -313,17 +313,33 @@ class AvroSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class ProtobufSchema:
+    """The message that keys or values are, as it was found at the creation.
+
+    `files` is the descriptor set that has it, in base64. See `AvroSchema`.
+    """
+
+    message: str
+    files: str
+    registry: GlobalId | None = None
+    has_header: bool = False
+
+
+MessageSchema = AvroSchema | ProtobufSchema
+
+
+@dataclass(frozen=True, slots=True)
 class MessageSettings:
     """The rules by which messages become rows.
 
     `declared` are the columns of values, as JSON, if they were declared. The schemas are there
-    where keys and values are Avro; the formats in `decoding` have none then.
+    where keys and values have one; the formats in `decoding` have none then.
     """
 
     decoding: Decoding
     declared: str | None = None
-    key_schema: AvroSchema | None = None
-    value_schema: AvroSchema | None = None
+    key_schema: MessageSchema | None = None
+    value_schema: MessageSchema | None = None
 
     @property
     def registries(self) -> tuple[GlobalId, ...]:
@@ -347,8 +363,8 @@ class KafkaSettings:
     declared: str | None = None
     start_offsets: tuple[int, ...] = ()
     group_id_prefix: str = ""
-    key_schema: AvroSchema | None = None
-    value_schema: AvroSchema | None = None
+    key_schema: MessageSchema | None = None
+    value_schema: MessageSchema | None = None
 
     @property
     def messages(self) -> MessageSettings | None:

@@ -10,12 +10,12 @@ from typing import Any
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import (
-    AvroSchema,
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
     KafkaDetails,
     MaterializedViewDetails,
+    MessageSchema,
     MessageSettings,
     PostgresDetails,
     SinkDetails,
@@ -126,7 +126,7 @@ def _with_registries(
 ) -> Decoding:
     """The decoding with the names that the registries of its schemas have now."""
 
-    def named(payload: Payload | None, schema: AvroSchema | None) -> Payload | None:
+    def named(payload: Payload | None, schema: MessageSchema | None) -> Payload | None:
         if payload is None or schema is None or schema.registry is None:
             return payload
         registry = payload.schema
@@ -181,7 +181,8 @@ def _with_connections(state: CatalogState, sink: st.CreateSink, item: CatalogIte
     def named(registry: SinkRegistry | None, schema: SinkSchema | None) -> SinkRegistry | None:
         if registry is None or schema is None:
             return registry
-        return replace(registry, connection=name_of(state.item(schema.registry)))
+        docs = tuple(replace(each, relation=sink.from_name) for each in registry.docs)
+        return replace(registry, connection=name_of(state.item(schema.registry)), docs=docs)
 
     if isinstance(config, KafkaSinkConfig):
         connector = replace(

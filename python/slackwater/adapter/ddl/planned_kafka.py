@@ -126,7 +126,7 @@ class KafkaPlanner:
         columns and schemas.
         """
         schemas = self._schemas.plan(context, topic, decoding)
-        columns = source_columns(decoding, declared, schemas.texts)
+        columns = source_columns(decoding, declared, schemas.read_in)
         _check_names(columns.desc, declared, decoding.value, blank.full_name)
         columns.desc.arrow_schema()
         kept = None if declared is None else declared.to_json()

@@ -10,13 +10,13 @@ from slackwater.adapter.catalog.details import SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import connection_named
+from slackwater.adapter.ddl.sink_docs import Docs
 from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.sink_avro import SinkSchema
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig, check_kafka_sink
 
@@ -43,9 +43,9 @@ class KafkaSinkPlanner:
     targets: Targets
 
     def plan(
-        self, blank: CatalogItem, context: Context, statement: st.CreateSink, desc: RelationDesc
+        self, blank: CatalogItem, context: Context, statement: st.CreateSink, written: CatalogItem
     ) -> PlannedSink:
-        """The sink `blank` over a relation with these columns; its as-of is chosen later.
+        """The sink `blank` over a relation; its as-of is chosen later.
 
         Raises SLACKWATER_UNKNOWN_OBJECT, SLACKWATER_SINK_KEY, SLACKWATER_INVALID_OPTION,
         SLACKWATER_SINK_UNREACHABLE, SLACKWATER_SINK_PROGRESS_LOST, SLACKWATER_CONNECTOR_MISSING,
@@ -54,15 +54,19 @@ class KafkaSinkPlanner:
         connector = statement.connector
         if not isinstance(connector, KafkaSinkConnector):
             raise AssertionError(f"{blank.full_name} writes no topic")
+        desc = written.stored.desc
         connection = connection_named(
             self.state(), context, connector.connection, "KAFKA", "CREATE SINK"
         )
         key, key_shown = self._registry(context, connector.key_registry)
         value, value_shown = self._registry(context, connector.value_registry)
+        docs = Docs(written, context.resolve, statement.envelope.key)
         config = replace(
             _config(connector, statement),
-            key_schema=_schema(key if connector.key_format else value, connector, is_key=True),
-            value_schema=_schema(value, connector, is_key=False),
+            key_schema=_schema(
+                key if connector.key_format else value, connector, docs, is_key=True
+            ),
+            value_schema=_schema(value, connector, docs, is_key=False),
         )
         check_kafka_sink(config, desc, blank.full_name)
         self.targets.registered(config, desc)
@@ -89,7 +93,7 @@ class KafkaSinkPlanner:
 
 
 def _schema(
-    registry: GlobalId | None, connector: KafkaSinkConnector, *, is_key: bool
+    registry: GlobalId | None, connector: KafkaSinkConnector, docs: Docs, *, is_key: bool
 ) -> SinkSchema | None:
     """The declaration of the schema of keys, or of values."""
     given = connector.value_registry
@@ -99,7 +103,8 @@ def _schema(
         return None
     name = given.key_fullname if is_key else given.value_fullname
     level = given.key_compatibility if is_key else given.value_compatibility
-    return SinkSchema(registry, name, given.null_defaults, level)
+    schema = SinkSchema(registry, name, given.null_defaults, level)
+    return docs.added(schema, given.docs, "KEY" if is_key else "VALUE")
 
 
 def _config(connector: KafkaSinkConnector, statement: st.CreateSink) -> KafkaSinkConfig:

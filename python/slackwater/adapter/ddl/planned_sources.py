@@ -153,7 +153,7 @@ class ConnectorPlanner:
         desc = _stored_columns(written)
         match statement.connector:
             case KafkaSinkConnector():
-                planned = self._sinks.kafka.plan(blank, context, statement, desc)
+                planned = self._sinks.kafka.plan(blank, context, statement, written)
             case st.FilesSinkConnector() as files:
                 planned = self._files_sink(blank, statement, files, desc)
             case _:

@@ -21,6 +21,7 @@ from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.message_schemas import reader_schemas
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.persist.evolution import incompatibility
 from slackwater.planner.parser import statements as st
@@ -34,11 +35,10 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
-from slackwater.repr.errors import unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionRunner, Resnapshot
-from slackwater.storage.kafka.avro import ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
 
@@ -69,7 +69,9 @@ class TopicDefinitions:
         self.ingestion.wake(source.id)
 
     def resnapshot(self, execution: Execution, statement: ResnapshotSource) -> None:
-        """Lets a source read its topic again; returns when the difference is durable.
+        """Lets a source read its upstream again; returns when the difference is durable.
+
+        Tables of a topic that have keys are read again beside what they have meanwhile.
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_STATEMENT_TIMEOUT.
         """
@@ -86,19 +88,19 @@ class TopicDefinitions:
         source = found[0]
         decoding = source.of(KafkaDetails).config.decoding
         if decoding is None:
-            raise unsupported(
-                "RESNAPSHOT of a source without FORMAT",
-                advice="Drop its table and create it anew: it reads the topic from its beginning.",
+            tables = self._keyed_tables(execution, source, statement.tables)
+            self._again(
+                execution,
+                source,
+                self.kafka.running,
+                lambda each: each.resnapshot_tables(tables),
             )
+            return
         if decoding.envelope == "NONE":
-            raise unsupported(
-                "RESNAPSHOT of a source with ENVELOPE NONE",
-                advice="Its rows have no keys to tell which of them are there already: create a "
-                "source anew.",
-            )
+            raise _without_keys("RESNAPSHOT of a source with ENVELOPE NONE", "a source")
         if statement.tables:
             raise unsupported(
-                "RESNAPSHOT TABLES of a source that reads a topic",
+                "RESNAPSHOT TABLES of a source that reads a topic with FORMAT",
                 advice="Without TABLES it reads its one relation again.",
             )
         self._again(execution, source, self.kafka.running, KafkaIngestion.resnapshot)
@@ -185,6 +187,22 @@ class TopicDefinitions:
                     raise table.wrong_kind(f"table of {source.full_name}")
         return frozenset(found) if names else None
 
+    def _keyed_tables(
+        self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
+    ) -> frozenset[str]:
+        """The exports of these tables of a topic, or of all whose rows have keys.
+
+        Raises SLACKWATER_UNSUPPORTED, and what `_exports` raises.
+        """
+        tables = self.changes.state.tables_of(source.id)
+        keyed = {export for export, each in tables.items() if _has_keys(each)}
+        named = self._exports(execution, source, names)
+        if named is None and not keyed:
+            raise _without_keys("RESNAPSHOT of a source without tables that have keys", "a table")
+        for export in sorted((named or keyed) - keyed):
+            raise _without_keys(f"RESNAPSHOT of {tables[export].full_name}", "a table")
+        return frozenset(named or keyed)
+
     def _named(
         self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema
     ) -> CatalogItem | None:
@@ -211,6 +229,19 @@ class TopicDefinitions:
         return source, self.kafka.running.get(source.id)
 
 
+def _has_keys(table: CatalogItem) -> bool:
+    messages = table.of(SourceTableDetails).messages
+    return messages is not None and messages.decoding.envelope != "NONE"
+
+
+def _without_keys(what: str, anew: str) -> SlackwaterError:
+    return unsupported(
+        what,
+        advice="With ENVELOPE NONE rows have no keys to tell which of them are there already: "
+        f"create {anew} anew.",
+    )
+
+
 def _is_given(source: CatalogItem) -> bool:
     """Whether the statement says which schema of values a source has."""
     statement = parse(source.create_sql)
@@ -231,9 +262,8 @@ def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
     before, decoding = source.stored.desc, config.decoding
     if decoding is None:
         raise AssertionError(f"{source.id} reads no messages itself")
-    value = None if config.value_schema is None else config.value_schema.schema
-    key = None if config.key_schema is None else config.key_schema.schema
-    after = source_columns(decoding, None, ReaderSchemas(key, value)).desc
+    schemas = reader_schemas(config.key_schema, config.value_schema)
+    after = source_columns(decoding, None, schemas).desc
     reason = incompatibility(before, after)
     count = len(before.columns)
     for was, now in zip(before.columns, after.columns, strict=False):

@@ -13,13 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from slackwater.adapter.external.libraries import fastavro
+from slackwater.adapter.external.wire_format import HEADER_BYTES, Writers, schema_of
 from slackwater.storage.kafka.avro import unreadable
 from slackwater.storage.kafka.avro_meaning import other_meaning
 
-_MAGIC = 0
-_HEADER_BYTES = 5
-ASKED_AGAIN_S = 10.0
-"""A registry is asked again for a schema that it did not have so much later."""
 _UNREADABLE = (EOFError, ValueError, ArithmeticError, LookupError, TypeError, MemoryError)
 """The errors of fastavro for bytes that are not of the schema."""
 
@@ -52,7 +49,7 @@ def check(schema: str, what: str) -> None:
 
 @dataclass(slots=True)
 class AvroMessages:
-    """Messages as values in one reader schema. See `AvroReader`.
+    """Messages as values in one reader schema. See `MessageReader`.
 
     With `writer` they begin with the id of their schema; without it all are written in `original`,
     behind a header if `has_header`. `schema` is the original as decoders take it.
@@ -65,25 +62,23 @@ class AvroMessages:
     monotonic: Callable[[], float] = time.monotonic
     _library: Any = field(init=False)
     _reader: Any = field(init=False)
-    _writers: dict[int, Any] = field(init=False, default_factory=dict)
-    _missing: dict[int, tuple[float, str]] = field(init=False, default_factory=dict)
+    _writer: Any = field(init=False)
+    _writers: Writers[Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self._library = fastavro()
         self._reader = self._library.parse_schema(json.loads(self.schema))
-        if self.writer is None:
-            self._writers[0] = self._parsed(self.original)
+        self._writer = self._parsed(self.original) if self.writer is None else None
+        self._writers = Writers(self._asked, self.monotonic)
 
     def value(self, message: bytes) -> Any:
-        schema = 0
+        writer = self._writer
         if self.has_header:
-            if len(message) < _HEADER_BYTES or message[0] != _MAGIC:
-                raise ValueError("it does not begin with a zero byte and the id of a schema")
-            if self.writer is not None:
-                schema = int.from_bytes(message[1:_HEADER_BYTES], "big")
-        writer = self._written_in(schema)
+            schema = schema_of(message)
+            if writer is None:
+                writer = self._writers.of(schema)
         stream = io.BytesIO(message)
-        stream.seek(_HEADER_BYTES if self.has_header else 0)
+        stream.seek(HEADER_BYTES if self.has_header else 0)
         try:
             found = self._library.schemaless_reader(stream, writer, self._reader)
         except self._library.read.SchemaResolutionError as error:
@@ -94,20 +89,6 @@ class AvroMessages:
         if left:
             raise ValueError(f"it is not Avro of its schema: {left} bytes are left")
         return found
-
-    def _written_in(self, schema: int) -> Any:
-        known = self._writers.get(schema)
-        if known is None:
-            now = self.monotonic()
-            until, reason = self._missing.get(schema, (now, ""))
-            if now < until:
-                raise ValueError(reason)
-            try:
-                known = self._writers[schema] = self._asked(schema)
-            except ValueError as error:
-                self._missing[schema] = (now + ASKED_AGAIN_S, str(error))
-                raise
-        return known
 
     def _asked(self, schema: int) -> Any:
         """The schema, of the registry. Raises ValueError."""

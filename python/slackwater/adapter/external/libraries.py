@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -26,6 +29,27 @@ def fastavro() -> Any:
     except ImportError:
         raise _missing("Avro", "kafka") from None
     return fastavro
+
+
+def protobuf() -> Any:
+    """The module, with descriptors, pools and messages. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import google.protobuf
+        import google.protobuf.descriptor_pb2
+        import google.protobuf.descriptor_pool
+        import google.protobuf.message
+        import google.protobuf.message_factory
+        import google.protobuf.unknown_fields
+    except ImportError:
+        raise _missing("Protobuf", "kafka") from None
+    return google.protobuf
+
+
+def compiler_of_protobuf() -> Sequence[str]:
+    """The command that compiles texts of Protobuf. Raises SLACKWATER_CONNECTOR_MISSING."""
+    if find_spec("grpc_tools") is None:
+        raise _missing("texts of Protobuf, as this schema registry gives them,", "protobuf")
+    return (sys.executable, "-m", "grpc_tools.protoc")
 
 
 def deltalake() -> Any:

@@ -43,11 +43,30 @@ class _Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemaReference:
+    """Another schema that a schema refers to by a `name`."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredSchema:
+    """A schema of some kind."""
+
+    kind: str
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaRegistry:
     """A registry by the name of its connection; `access` is the way to it as it is now.
 
-    Each method raises SLACKWATER_REGISTRY_UNREACHABLE, and ValueError for a schema that is not one
-    of Avro alone.
+    Each method raises SLACKWATER_REGISTRY_UNREACHABLE; `schema` and `latest` raise ValueError for
+    a schema that is not one of Avro alone. A `form` is what the registry knows other ways to write
+    a schema by, if it does.
     """
 
     name: str
@@ -55,11 +74,26 @@ class SchemaRegistry:
 
     def schema(self, number: int) -> str | None:
         """The schema with that id; None: there is none."""
-        return self._asked(f"/schemas/ids/{number}")
+        return _avro(self.registered_by_id(number))
 
     def latest(self, subject: str) -> str | None:
         """The last schema of the subject; None: it has none."""
-        return self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return _avro(self.registered_last(subject))
+
+    def registered_by_id(self, number: int, form: str | None = None) -> RegisteredSchema | None:
+        """The schema of any kind with that id; None: there is none."""
+        return self._asked(f"/schemas/ids/{number}", form)
+
+    def registered_last(self, subject: str, form: str | None = None) -> RegisteredSchema | None:
+        """The last schema of the subject, of any kind; None: it has none."""
+        return self._asked(f"/subjects/{quote(subject, safe='')}/versions/latest", form)
+
+    def registered_version(
+        self, reference: SchemaReference, form: str | None = None
+    ) -> RegisteredSchema | None:
+        """The schema that is referred to; None: there is none."""
+        subject = quote(reference.subject, safe="")
+        return self._asked(f"/subjects/{subject}/versions/{reference.version}", form)
 
     def registered(self, subject: str, schema: str, compatibility: str | None) -> int:
         """The id of the schema, which the subject has from now on if it had not.
@@ -98,9 +132,10 @@ class SchemaRegistry:
         if failed_step is not None:
             raise self._unreachable(access, failed_step[1])
 
-    def _asked(self, path: str) -> str | None:
+    def _asked(self, path: str, form: str | None) -> RegisteredSchema | None:
         access = self.access()
-        found = self._answered(access, "GET", path)
+        asked = path if form is None else f"{path}?format={form}"
+        found = self._answered(access, "GET", asked)
         if found.status == _MISSING:
             return None
         failed_step = failure(found.status)
@@ -134,18 +169,19 @@ class SchemaRegistry:
             raise self._unreachable(access, str(error) or "it closed the connection") from None
         return _Answer(answer.status, body)
 
-    def _schema(self, access: RegistryAccess, body: bytes) -> str:
+    def _schema(self, access: RegistryAccess, body: bytes) -> RegisteredSchema:
         try:
             found: Any = json.loads(body)
-            text, kind = found["schema"], found.get("schemaType", "AVRO")
-            references = found.get("references")
+            return RegisteredSchema(
+                str(found.get("schemaType") or "AVRO"),
+                str(found["schema"]),
+                tuple(
+                    SchemaReference(str(each["name"]), str(each["subject"]), int(each["version"]))
+                    for each in found.get("references") or ()
+                ),
+            )
         except (ValueError, LookupError, TypeError, AttributeError):
             raise self._unreachable(access, _OTHER) from None
-        if kind != "AVRO":
-            raise ValueError(f"the registry has a schema of the kind {kind}, which is not AVRO")
-        if references:
-            raise ValueError("the schema refers to others of the registry, which are not looked up")
-        return str(text)
 
     def _unreachable(self, access: RegistryAccess, reason: str) -> SlackwaterError:
         return user_error(
@@ -153,6 +189,16 @@ class SchemaRegistry:
             connectionName=self.name,
             reason=access.scrubbed(reason).removesuffix("."),
         )
+
+
+def _avro(found: RegisteredSchema | None) -> str | None:
+    if found is None:
+        return None
+    if found.kind != "AVRO":
+        raise ValueError(f"the registry has a schema of the kind {found.kind}, which is not AVRO")
+    if found.references:
+        raise ValueError("the schema refers to others of the registry, which are not looked up")
+    return found.text
 
 
 def _message(body: bytes) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from slackwater.adapter.catalog.details import (
-    AvroSchema,
     KafkaDetails,
     KafkaSettings,
     MessageSettings,
@@ -19,10 +18,10 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
-from slackwater.adapter.external.avro import AvroMessages
 from slackwater.adapter.external.kafka import KafkaTopic, KafkaUpstream, Named
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.sources.message_schemas import message_reader, reader_schemas
 from slackwater.adapter.writing.staged_files import staged_piece
 from slackwater.persist.error_shards import errors_at
 from slackwater.repr.dataflow_error import decode
@@ -32,11 +31,11 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import Datum
 from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
-from slackwater.storage.kafka.avro import AvroReaders, AvroShape, ReaderSchemas
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.envelopes import Appended, ByKey, Envelope, Reading, key_of_error
 from slackwater.storage.kafka.ingestion import KafkaConfig, KafkaIngestion
+from slackwater.storage.kafka.shapes import MessageReaders
 from slackwater.storage.kafka.topic import Topic, TopicIdentity
 from slackwater.storage.keyed_rows import RowsInMemory, add_rows
 from slackwater.storage.row_bytes import RowBytes
@@ -117,14 +116,11 @@ class KafkaSources:
         """
         stored = item.stored
         declared = None if config.declared is None else RelationDesc.from_json(config.declared)
-        schemas = ReaderSchemas(
-            None if config.key_schema is None else config.key_schema.schema,
-            None if config.value_schema is None else config.value_schema.schema,
-        )
+        schemas = reader_schemas(config.key_schema, config.value_schema)
         columns = source_columns(config.decoding, declared, schemas)
-        readers = AvroReaders(
-            self._reader(config.key_schema, columns.key_shape),
-            self._reader(config.value_schema, columns.value_shape),
+        readers = MessageReaders(
+            message_reader(config.key_schema, columns.key_shape, self.registry),
+            message_reader(config.value_schema, columns.value_shape, self.registry),
         )
         decoder = Decoder(config.decoding, columns, readers)
         reading = Reading(
@@ -155,12 +151,6 @@ class KafkaSources:
         """The schema registry of that connection, as it is at each question."""
         name = self.relations.item(connection).full_name
         return SchemaRegistry(name, lambda: self.connections.registry(connection))
-
-    def _reader(self, found: AvroSchema | None, shape: AvroShape | None) -> AvroMessages | None:
-        if found is None or shape is None:
-            return None
-        writer = None if found.registry is None else self.registry(found.registry).schema
-        return AvroMessages(shape.schema, found.schema, found.has_header, writer)
 
     def _group(self, prefix: str, name: str) -> str:
         return f"{prefix}slackwater-{self.environment}-{name}"

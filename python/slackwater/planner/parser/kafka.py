@@ -27,8 +27,8 @@ from slackwater.planner.parser.options import (
 )
 from slackwater.planner.parser.tokens import TokenCursor
 
-_FORMATS = "TEXT, BYTES, JSON, CSV or AVRO"
-_OTHER_FORMATS = ("PROTOBUF", "REGEX")
+_FORMATS = "TEXT, BYTES, JSON, CSV, AVRO or PROTOBUF"
+_OTHER_FORMATS = ("REGEX",)
 _LARGEST_ID = 2**31 - 1
 _METADATA = ("PARTITION", "OFFSET", "TIMESTAMP", "HEADERS")
 _LONGEST_TOPIC = 249
@@ -158,6 +158,8 @@ def _format(cursor: TokenCursor, sides: tuple[str, ...]) -> Payload:
     if cursor.accept("AVRO"):
         cursor.expect("USING")
         return Payload("AVRO", schema=_avro(cursor, sides))
+    if cursor.accept("PROTOBUF"):
+        return _protobuf(cursor, sides)
     if not cursor.accept("CSV"):
         raise cursor.syntax_error(_FORMATS)
     return _csv(cursor)
@@ -171,6 +173,56 @@ def _avro(cursor: TokenCursor, sides: tuple[str, ...]) -> Registry | GivenSchema
         if cursor.token.is_symbol("("):
             options = read_options(cursor, {"CONFLUENT WIRE FORMAT": boolean})
         return GivenSchema(schema, options.get("CONFLUENT WIRE FORMAT", True) is True)
+    return _registry(cursor, sides)
+
+
+def _protobuf(cursor: TokenCursor, sides: tuple[str, ...]) -> Payload:
+    """Reads what stands behind PROTOBUF."""
+    message = None
+    if cursor.accept("MESSAGE"):
+        at = cursor.token
+        message = cursor.string("the full name of a message as a string").removeprefix(".")
+        if not message:
+            raise invalid_value(cursor, at, "MESSAGE", "''", "it is no name")
+    at = cursor.token
+    cursor.expect("USING")
+    if not cursor.accept("SCHEMA"):
+        registry = _registry(cursor, sides)
+        if registry.key.schema is not None or registry.value.schema is not None:
+            raise cursor.unsupported(
+                "STRATEGY INLINE of PROTOBUF",
+                "Give a descriptor set: MESSAGE 'name' USING SCHEMA X'...'.",
+                at,
+            )
+        return Payload("PROTOBUF", schema=registry, message=message)
+    if message is None:
+        raise cursor.syntax_error("MESSAGE 'name'", at)
+    schema = _descriptors(cursor)
+    options: dict[str, OptionValue] = {}
+    if cursor.token.is_symbol("("):
+        options = read_options(cursor, {"CONFLUENT WIRE FORMAT": boolean})
+    given = GivenSchema(schema, options.get("CONFLUENT WIRE FORMAT", False) is True)
+    return Payload("PROTOBUF", schema=given, message=message)
+
+
+def _descriptors(cursor: TokenCursor) -> str:
+    """The hexadecimal digits of a descriptor set: ``X'0a..'``, or a string of them."""
+    token = cursor.token
+    found = token.bytes
+    if found is not None:
+        cursor.advance()
+    else:
+        text = cursor.string("a descriptor set such as X'0a..'")
+        try:
+            found = bytes.fromhex(text.removeprefix("\\").removeprefix("x"))
+        except ValueError:
+            reason = "it is no text of hexadecimal digits"
+            raise invalid_value(cursor, token, "SCHEMA", repr(text[:60]), reason) from None
+    return found.hex()
+
+
+def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> Registry:
+    """Reads what stands behind USING, if it is a registry."""
     if not cursor.accept("CONFLUENT", "SCHEMA", "REGISTRY"):
         raise cursor.syntax_error("CONFLUENT SCHEMA REGISTRY or SCHEMA")
     cursor.expect("CONNECTION")

@@ -23,6 +23,23 @@ Compatibility = Literal[
 Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
+Side = Literal["KEY", "VALUE"]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkDoc:
+    """DOC ON: what a schema says of the relation that is written, or of one of its columns.
+
+    `side` None: the schemas of keys and of values say it, unless something else is said of one. An
+    empty text: they say nothing.
+    """
+
+    relation: QualifiedName
+    text: str
+    column: str | None = None
+    side: Side | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class SinkRegistry:
     """USING CONFLUENT SCHEMA REGISTRY: the registry that gets the schemas of keys and values, and
@@ -34,6 +51,7 @@ class SinkRegistry:
     null_defaults: bool = False
     key_compatibility: Compatibility | None = None
     value_compatibility: Compatibility | None = None
+    docs: tuple[SinkDoc, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from slackwater.planner.parser.kafka_sink import (
     Compatibility,
     Compression,
     KafkaSinkConnector,
+    Side,
+    SinkDoc,
     SinkPayload,
     SinkRegistry,
 )
+from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
@@ -107,9 +110,11 @@ def _refuse_keys(cursor: TokenCursor, registry: SinkRegistry | None, at: Token) 
     """Raises SLACKWATER_SYNTAX_ERROR for what is said of keys where there are none."""
     if registry is None:
         return
+    docs = [each for each in registry.docs if each.side == "KEY"]
     for option, given in (
         ("AVRO KEY FULLNAME", registry.key_fullname),
         ("KEY COMPATIBILITY LEVEL", registry.key_compatibility),
+        ("KEY DOC ON", docs[0].text if docs else None),
     ):
         if given is not None:
             raise cursor.syntax_error(f"KEY (columns) before FORMAT, because of {option}", at)
@@ -152,12 +157,19 @@ def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> SinkRegistry:
     cursor.expect("CONFLUENT", "SCHEMA", "REGISTRY", "CONNECTION")
     connection = cursor.name("a connection")
     options: dict[str, OptionValue] = {}
+    docs: list[SinkDoc] = []
     if cursor.token.is_symbol("("):
         known: dict[str, ReadValue] = {"NULL DEFAULTS": boolean}
+        of_docs = {
+            f"{side} DOC ON {target}".lstrip(): _reads_doc(docs, cast("Side", side) or None)
+            for side in ("", *sides)
+            for target in ("TYPE", "COLUMN")
+        }
+        known |= of_docs
         for side in sides:
             known[f"AVRO {side} FULLNAME"] = text
             known[f"{side} COMPATIBILITY LEVEL"] = choice(*get_args(Compatibility))
-        options = read_options(cursor, known)
+        options = read_options(cursor, known, repeated=of_docs)
     return SinkRegistry(
         connection,
         cast("str | None", options.get("AVRO KEY FULLNAME")),
@@ -165,7 +177,30 @@ def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> SinkRegistry:
         options.get("NULL DEFAULTS") is True,
         cast("Compatibility | None", options.get("KEY COMPATIBILITY LEVEL")),
         cast("Compatibility | None", options.get("VALUE COMPATIBILITY LEVEL")),
+        tuple(docs),
     )
+
+
+def _reads_doc(docs: list[SinkDoc], side: Side | None) -> ReadValue:
+    """Reads ``relation = 'text'`` or ``relation.column = 'text'`` into the docs."""
+
+    def read(cursor: TokenCursor, option: str) -> OptionValue:
+        at = cursor.token
+        name, column = cursor.name(), None
+        if option.endswith("COLUMN"):
+            *relation, column = name.parts
+            if not relation:
+                raise cursor.syntax_error("a column as relation.column", at)
+            name = QualifiedName(tuple(relation))
+        cursor.accept_symbol("=")
+        found = SinkDoc(name, cursor.string(), column, side)
+        known = {((each.column or "").casefold(), each.side) for each in docs}
+        if ((column or "").casefold(), side) in known:
+            raise invalid(cursor, option, at, "it is there twice")
+        docs.append(found)
+        return True
+
+    return read
 
 
 def _compression(cursor: TokenCursor, option: str) -> OptionValue:
@@ -219,8 +254,16 @@ def _format_sql(form: SinkPayload, registry: SinkRegistry | None) -> str:
     ):
         if level is not None:
             options.append(f"{option} {quote_string(level)}")
+    options += map(_doc_sql, registry.docs)
     words = f"{form} USING CONFLUENT SCHEMA REGISTRY CONNECTION {registry.connection.sql}"
     return f"{words} ({', '.join(options)})" if options else words
+
+
+def _doc_sql(doc: SinkDoc) -> str:
+    side = "" if doc.side is None else f"{doc.side} "
+    named = "TYPE" if doc.column is None else "COLUMN"
+    column = "" if doc.column is None else f".{quote_identifier(doc.column)}"
+    return f"{side}DOC ON {named} {doc.relation.sql}{column} = {quote_string(doc.text)}"
 
 
 def _options(sink: KafkaSinkConnector) -> Iterator[str]:

@@ -5,12 +5,12 @@ Source: surface 4; docs/decisions 0069.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-PayloadKind = Literal["TEXT", "BYTES", "JSON", "CSV", "AVRO"]
+PayloadKind = Literal["TEXT", "BYTES", "JSON", "CSV", "AVRO", "PROTOBUF"]
 SourceEnvelope = Literal["NONE", "UPSERT", "DEBEZIUM"]
 
 
@@ -34,7 +34,8 @@ class Registry:
 
 @dataclass(frozen=True, slots=True)
 class GivenSchema:
-    """USING SCHEMA: all messages are written in this schema.
+    """USING SCHEMA: all messages are written in this schema, the text of one of Avro or a
+    descriptor set of Protobuf in hexadecimal digits.
 
     With `has_header` they begin as those do whose schema is in a registry, and the id means
     nothing.
@@ -46,10 +47,12 @@ class GivenSchema:
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The format of keys or of values. `schema` belongs to AVRO, the rest but `kind` to CSV.
+    """The format of keys or of values. `schema` belongs to AVRO and PROTOBUF, `message` to the
+    latter, the rest but `kind` to CSV.
 
+    `message` is the full name of one; None: that of the schema, which has one.
     Columns of CSV are counted (`columns`) or named (`header`); one of both is given. The `schema`
-    is None in what is kept of a source, which has the reader schemas themselves.
+    and the `message` are None in what is kept of a source, which has the reader schemas themselves.
     """
 
     kind: PayloadKind
@@ -57,6 +60,12 @@ class Payload:
     header: tuple[str, ...] | None = None
     delimiter: str = ","
     schema: Registry | GivenSchema | None = None
+    message: str | None = None
+
+    @property
+    def has_schema(self) -> bool:
+        """Whether its columns are those of a schema."""
+        return self.kind in ("AVRO", "PROTOBUF")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +115,7 @@ class Decoding:
     def key_format(self) -> Payload | None:
         """The format of keys, where they are read: with a registry FORMAT says both."""
         if self.key is None and self.needs_keys and isinstance(self.value.schema, Registry):
-            return self.value
+            return replace(self.value, message=None)
         return self.key
 
 

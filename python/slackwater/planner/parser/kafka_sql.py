@@ -49,8 +49,9 @@ def decoding_sql(decoding: Decoding) -> Iterator[str]:
 
 
 def _format(payload: Payload) -> str:
-    if payload.kind == "AVRO":
-        return f"AVRO USING {' '.join(_schema(payload.schema))}"
+    if payload.kind in ("AVRO", "PROTOBUF"):
+        message = "" if payload.message is None else f" MESSAGE {quote_string(payload.message)}"
+        return f"{payload.kind}{message} USING {' '.join(_schema(payload))}"
     if payload.kind != "CSV":
         return payload.kind
     if payload.header is not None:
@@ -61,18 +62,22 @@ def _format(payload: Payload) -> str:
     return f"CSV WITH {columns}" + ("" if delimiter == "','" else f" DELIMITED BY {delimiter}")
 
 
-def _schema(schema: Registry | GivenSchema | None) -> Iterator[str]:
-    match schema:
+def _schema(payload: Payload) -> Iterator[str]:
+    match payload.schema:
         case Registry(connection, key, value):
             yield f"CONFLUENT SCHEMA REGISTRY CONNECTION {connection.sql}"
             yield from _strategy("KEY", key)
             yield from _strategy("VALUE", value)
+        case GivenSchema(digits, has_header) if payload.kind == "PROTOBUF":
+            yield f"SCHEMA X'{digits}'"
+            if has_header:
+                yield "(CONFLUENT WIRE FORMAT = true)"
         case GivenSchema(text, has_header):
             yield f"SCHEMA {quote_string(text)}"
             if not has_header:
                 yield "(CONFLUENT WIRE FORMAT = false)"
         case None:
-            raise AssertionError("a statement with AVRO says where its schema is")
+            raise AssertionError("a statement with a schema says where its schema is")
 
 
 def _strategy(side: str, strategy: Strategy) -> Iterator[str]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from slackwater.planner.parser.statements import AlterSecret, CreateSecret
 from slackwater.planner.parser.tokens import Kind, TokenCursor
 
-_BYTES = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'")
 _VALUE = "a value such as 'text', or X'00ff'"
 
 
@@ -41,8 +38,8 @@ def _value(cursor: TokenCursor) -> bytes:
             value = token.text.encode()
         except UnicodeEncodeError:
             raise cursor.syntax_error(_VALUE) from None
-    elif found := _BYTES.fullmatch(token.text):
-        value = bytes.fromhex(found[1])
+    elif token.bytes is not None:
+        value = token.bytes
     else:
         raise cursor.syntax_error(_VALUE)
     cursor.advance()

@@ -44,6 +44,9 @@ class Kind(enum.Enum):
     END = "end of the statement"
 
 
+_BYTES = re.compile(r"[xX]'((?:[0-9a-fA-F]{2})*)'")
+
+
 @dataclass(frozen=True, slots=True)
 class Token:
     """`text` is the value (unquoted, escapes resolved); `start` and `end` are offsets."""
@@ -58,6 +61,12 @@ class Token:
 
     def is_symbol(self, symbol: str) -> bool:
         return self.kind is Kind.SYMBOL and self.text == symbol
+
+    @property
+    def bytes(self) -> bytes | None:
+        """The bytes of ``X'00ff'``; None: it is something else."""
+        found = None if self.kind is Kind.STRING else _BYTES.fullmatch(self.text)
+        return None if found is None else bytes.fromhex(found[1])
 
     @property
     def upper(self) -> str:

@@ -9,18 +9,16 @@ Source: Avro 1.12's specification; Spark's SchemaConverters; docs/decisions 0071
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.relation import Column
 from slackwater.storage.kafka.avro_meaning import full_name
-
-Convert = Callable[[Any], Any]
-"""A value of Avro as Arrow takes it. Raises ValueError for what the column cannot have."""
+from slackwater.storage.kafka.shapes import Convert, kept_places
 
 BRANCH = "slackwater_branch"
 """A field that records have in the schema for decoders, to tell those of a union apart."""
@@ -40,34 +38,9 @@ _LONG = range(-(2**63), 2**63)
 _MOST_DIGITS = 38
 
 
-class AvroReader(Protocol):
-    """Reads messages in one reader schema, whatever schemas they are written in."""
-
-    def value(self, message: bytes) -> Any:
-        """The value. Raises ValueError, which says why there is none, and when a registry has to
-        be asked that does not answer, SLACKWATER_REGISTRY_UNREACHABLE."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderSchemas:
-    """The Avro schemas in which keys and values are read; None: they are not Avro."""
-
-    key: str | None = None
-    value: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AvroReaders:
-    """The readers of keys and values; None: they are not Avro."""
-
-    key: AvroReader | None = None
-    value: AvroReader | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class AvroShape:
-    """The columns of a schema. A record's fields are columns, anything else is one.
+    """The columns of a schema. A record's fields are columns, anything else is one. See `Shape`.
 
     `schema` is the schema for a decoder: it marks the records of unions, and has no logical types.
     """
@@ -78,15 +51,12 @@ class AvroShape:
     _converts: tuple[Convert, ...]
 
     def cells(self, value: Any) -> list[Any]:
-        """The cells of a value. Raises ValueError."""
         names = self._names
         parts = [value] if names is None else [value[name] for name in names]
         return [convert(part) for convert, part in zip(self._converts, parts, strict=True)]
 
     def without(self, names: Collection[str]) -> AvroShape:
-        """The shape of the same record without the columns of these names, whatever their case."""
-        gone = {name.casefold() for name in names}
-        kept = [n for n, each in enumerate(self.columns) if each.name.casefold() not in gone]
+        kept = kept_places(self.columns, names)
         return replace(
             self,
             columns=tuple(self.columns[n] for n in kept),

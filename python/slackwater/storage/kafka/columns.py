@@ -14,8 +14,11 @@ from dataclasses import dataclass
 
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import Column, RelationDesc
-from slackwater.storage.kafka.avro import AvroShape, ReaderSchemas, avro_shape
+from slackwater.storage.kafka.avro import avro_shape
 from slackwater.storage.kafka.debezium import row_shape
+from slackwater.storage.kafka.protobuf import protobuf_shape
+from slackwater.storage.kafka.protobuf_types import MessageTypes
+from slackwater.storage.kafka.shapes import ReaderSchemas, Shape
 
 _VALUE_COLUMNS = {
     "TEXT": ("text", "string"),
@@ -46,7 +49,7 @@ class SourceColumns:
     """The columns by what they are made of. `key` may have none; `error` None: there is none.
 
     `declared` are those of the value as they were declared, if they were. `value` are all nullable
-    where errors are a column. The shapes are those of Avro.
+    where errors are a column. The shapes are those of formats with a schema.
     """
 
     key: RelationDesc
@@ -54,8 +57,8 @@ class SourceColumns:
     value: RelationDesc
     error: Column | None
     metadata: tuple[tuple[Included, Column], ...]
-    key_shape: AvroShape | None = None
-    value_shape: AvroShape | None = None
+    key_shape: Shape | None = None
+    value_shape: Shape | None = None
 
     @property
     def desc(self) -> RelationDesc:
@@ -70,27 +73,31 @@ def source_columns(
 ) -> SourceColumns:
     """The columns of a source. `declared` are those of its values, if they were declared.
 
-    `schemas` are those in which Avro is read. Raises SLACKWATER_AVRO_SCHEMA.
+    `schemas` are those in which messages are read that have one. Raises SLACKWATER_AVRO_SCHEMA and
+    SLACKWATER_PROTOBUF_SCHEMA.
     """
     upsert = decoding.is_by_key
     # A message without a value deletes nothing of a source to which is only appended: it is a row.
-    value_shape = None
-    if decoding.value.kind == "AVRO" and schemas is not None and schemas.value is not None:
-        of_value = row_shape if decoding.envelope == "DEBEZIUM" else _value_shape
-        value_shape = of_value(schemas.value)
+    value_shape: Shape | None = None
+    if decoding.value.has_schema and schemas is not None and schemas.value is not None:
+        if decoding.envelope == "DEBEZIUM" and isinstance(schemas.value, str):
+            value_shape = row_shape(schemas.value)
+        else:
+            value_shape = _shape(schemas.value, is_key=False)
         value = _nullable(value_shape.columns, not upsert)
     else:
         value = declared or value_columns(decoding.value, nullable=not upsert)
     if decoding.inline_errors is not None:
         value = _nullable(value.columns, True)
     name = next((each.column for each in decoding.included if each.what == "KEY"), None)
-    key, key_shape = RelationDesc(()), None
+    key = RelationDesc(())
+    key_shape: Shape | None = None
     if decoding.key_format is not None and decoding.needs_keys:
-        if decoding.key_format.kind != "AVRO":
+        if not decoding.key_format.has_schema:
             kind = _VALUE_COLUMNS[decoding.key_format.kind][1]
             key = RelationDesc((_column(name or "key", kind, nullable=not upsert),))
         elif schemas is not None and schemas.key is not None:
-            key_shape = avro_shape(schemas.key, is_key=True, name=name)
+            key_shape = _shape(schemas.key, is_key=True, name=name)
             key = _nullable(key_shape.columns, not upsert)
     if decoding.envelope == "DEBEZIUM" and key_shape is not None and value_shape is not None:
         # A row of Debezium's has its key too.
@@ -110,8 +117,10 @@ def source_columns(
     )
 
 
-def _value_shape(schema: str) -> AvroShape:
-    return avro_shape(schema, is_key=False)
+def _shape(schema: str | MessageTypes, *, is_key: bool, name: str | None = None) -> Shape:
+    if isinstance(schema, str):
+        return avro_shape(schema, is_key=is_key, name=name)
+    return protobuf_shape(schema, is_key=is_key, name=name)
 
 
 def _nullable(columns: Sequence[Column], all_are: bool) -> RelationDesc:

@@ -18,9 +18,9 @@ from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_columns, json_object, typed_columns
-from slackwater.storage.kafka.avro import AvroReader, AvroReaders, AvroShape
 from slackwater.storage.kafka.columns import SourceColumns
 from slackwater.storage.kafka.debezium import change_in_json, change_of, key_in_json
+from slackwater.storage.kafka.shapes import MessageReader, MessageReaders, Shape
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.row_bytes import plain_rows
 
@@ -51,11 +51,11 @@ class Decoder:
     """Decodes the messages of one source."""
 
     def __init__(
-        self, decoding: Decoding, columns: SourceColumns, readers: AvroReaders | None = None
+        self, decoding: Decoding, columns: SourceColumns, readers: MessageReaders | None = None
     ) -> None:
-        """`readers` are there where keys or values are Avro."""
+        """`readers` are there where keys or values have a schema."""
         self._decoding = decoding
-        self._readers = readers or AvroReaders()
+        self._readers = readers or MessageReaders()
         self._columns = columns
         self._schema = columns.desc.arrow_schema()
 
@@ -120,7 +120,7 @@ class Decoder:
             return _Cells(())
         shape, reader = self._columns.key_shape, self._readers.key
         if shape is not None and reader is not None:
-            return _avro(shape, reader, self._columns.key, found)
+            return _read(shape, reader, self._columns.key, found)
         return _whole(payload, found, without_schema=self._decoding.envelope == "DEBEZIUM")
 
     def _values(self, found: Sequence[bytes | None]) -> _Cells:
@@ -130,7 +130,7 @@ class Decoder:
         if self._decoding.envelope == "DEBEZIUM":
             return self._changed(found)
         if shape is not None and reader is not None:
-            return _avro(shape, reader, self._columns.value, found)
+            return _read(shape, reader, self._columns.value, found)
         if payload.kind == "CSV":
             return _csv(payload, declared or self._columns.value, found)
         return _whole(payload, found) if declared is None else _json_columns(declared, found)
@@ -200,10 +200,10 @@ def _whole(
     return _Cells((pa.array(texts, pa.string()),), bad)
 
 
-def _avro(
-    shape: AvroShape, reader: AvroReader, desc: RelationDesc, found: Sequence[bytes | None]
+def _read(
+    shape: Shape, reader: MessageReader, desc: RelationDesc, found: Sequence[bytes | None]
 ) -> _Cells:
-    """The columns of Avro values."""
+    """The columns of values that have a schema."""
     values: dict[int, Any] = {}
     bad: dict[int, str] = {}
     for place, raw in enumerate(found):
@@ -216,7 +216,7 @@ def _avro(
 
 
 def _shaped(
-    shape: AvroShape,
+    shape: Shape,
     desc: RelationDesc,
     values: Mapping[int, Any],
     bad: dict[int, str],

@@ -83,6 +83,14 @@ class Envelope(Protocol):
         """
         ...
 
+    def anew(self) -> Envelope:
+        """One that takes everything that there is beside this one, and then takes its place.
+
+        Its changes are the difference to what this one has made durable by then. Only for envelopes
+        with keys.
+        """
+        ...
+
     def abandon(self) -> None:
         """The step begins again, and takes the messages since the last step again."""
         ...
@@ -169,7 +177,10 @@ class Appended:
                 self._errors.append((error, 1))
 
     def begin_anew(self) -> None:
-        raise FatalError("messages that are only appended cannot be taken again")
+        raise _only_appended()
+
+    def anew(self) -> Envelope:
+        raise _only_appended()
 
     def abandon(self) -> None:
         self._begin()
@@ -193,6 +204,10 @@ class Appended:
         return None if held is None else held.text
 
 
+def _only_appended() -> FatalError:
+    return FatalError("messages that are only appended cannot be taken again")
+
+
 def _reasons(decoded: Decoded) -> Mapping[int, str]:
     keys = {place: f"a key cannot be read: {why}" for place, why in decoded.bad_keys.items()}
     return {**decoded.bad_values, **keys}
@@ -204,9 +219,9 @@ class ByKey:
     def __init__(self, reading: Reading, desc: RelationDesc, rows: RowsInMemory) -> None:
         """`rows` are those of the collection after the last step, whose columns are `desc`."""
         self._reading = reading
+        self._desc = desc
         self._bytes = RowBytes(desc)
         self._rows = rows
-        self._errors = dict(rows.errors())
         self._values: Mapping[bytes, Datum | None] = {}
         self._begin()
 
@@ -231,7 +246,7 @@ class ByKey:
                 self._put(messages, place, decoded.keys[place], None)
         for place in decoded.truncates:
             self._truncate(messages, place)
-        if self._errors:
+        if self._rows.errors:
             self._take_back_unread(messages, decoded)
 
     def abandon(self) -> None:
@@ -264,16 +279,16 @@ class ByKey:
 
     def committed(self) -> None:
         self._rows.replace(self._values)
-        for key, value in self._values.items():
-            if value is None or isinstance(value, bytes | tuple):
-                self._errors.pop(key, None)
-            else:
-                self._errors[key] = value
         self._begin()
 
     def begin_anew(self) -> None:
         self._begin()
         self._is_anew = True
+
+    def anew(self) -> ByKey:
+        other = ByKey(self._reading, self._desc, self._rows)
+        other.begin_anew()
+        return other
 
     def _begin(self) -> None:
         self._is_anew = False
@@ -285,7 +300,7 @@ class ByKey:
     def error_after(self, changes: Changes) -> str | None:
         gone = {error for error, diff in changes.errors if diff < 0}
         come = [error for error, diff in changes.errors if diff > 0]
-        left = (error for error in self._errors.values() if error not in gone)
+        left = (error for error in self._rows.errors.values() if error not in gone)
         return next((error.text for error in (*left, *come)), None)
 
     def _put(self, messages: Messages, place: int, key: bytes, value: Datum | None) -> None:
@@ -339,7 +354,7 @@ class ByKey:
         for place, raw in enumerate(messages.keys):
             if raw is not None and place not in decoded.bad_keys:
                 unread = unread_key(raw)
-                if unread in self._errors:
+                if unread in self._rows.errors:
                     self._put(messages, place, unread, None)
 
     def _take_unread(self, messages: Messages, decoded: Decoded) -> None:

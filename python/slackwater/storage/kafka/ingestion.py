@@ -11,8 +11,9 @@ another one, and offsets that are gone, stop the source: what it has stays as it
 
 **Tables.** A source without rows of its own has tables, which come and go while it runs. Each has
 an envelope, and takes all messages. One that comes later is copied (`copying`), and begins with the
-step at whose frontier its copy is whole. Without tables nothing is read: the frontier goes to the
-ends, as no relation misses what is before it.
+step at whose frontier its copy is whole. So is one whose messages are read again: the copy then
+takes its place. Without tables nothing is read: the frontier goes to the ends, as no relation
+misses what is before it.
 
 Source: spec controllers 5.1 to 5.5; docs/decisions 0069.
 """
@@ -22,6 +23,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -39,6 +41,7 @@ from slackwater.storage.ingestion import (
 )
 from slackwater.storage.kafka.copying import Copy
 from slackwater.storage.kafka.envelopes import Changes, Envelope
+from slackwater.storage.kafka.rereading import Rereading
 from slackwater.storage.kafka.topic import OffsetsLost, Topic, TopicIdentity, Upstream
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.source_time import Position, SourceFrontier, Unread
@@ -139,6 +142,7 @@ class KafkaIngestion:
         self._skips_lost = False
         self._wanted: Resnapshot | None = None
         self._anew: Resnapshot | None = None
+        self._again = Rereading()
         self._check = check
         self.superseded = threading.Event()
 
@@ -160,6 +164,13 @@ class KafkaIngestion:
         self._wanted = self._wanted or Resnapshot()
         return self._wanted
 
+    def resnapshot_tables(self, names: frozenset[str]) -> Resnapshot:
+        """Reads the topic from its beginning again for tables, which go on meanwhile.
+
+        For tables with rows by key, by the names of their exports. Any thread may call this.
+        """
+        return self._again.ask(names)
+
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
         try:
             self._check()
@@ -179,7 +190,8 @@ class KafkaIngestion:
             elif not self._read_snapshot(topic):
                 return self._progress()
             step = self._step(topic)
-            return self._progress() if step is None and self._copies else step
+            is_copying = bool(self._copies or self._again.copies)
+            return self._progress() if step is None and is_copying else step
         except OffsetsLost as lost:
             self.close()
             self._go_on_behind(lost)
@@ -193,6 +205,7 @@ class KafkaIngestion:
         for envelope in self._exports.values():
             envelope.committed()
         self._begun |= frozenset(self._joined)
+        self._again.committed(self._joined)
         self._joined = []
         self._frontier = step.frontier
         self._reported = step.status
@@ -210,6 +223,7 @@ class KafkaIngestion:
         self._upstream.forget()
         for copy in self._copies.values():
             copy.close()
+        self._again.close()
 
     def _follow_catalog(self) -> None:
         """Goes on with the tables that there are now."""
@@ -232,28 +246,42 @@ class KafkaIngestion:
                 self._exports[name] = envelope
                 self._joined.append(name)
             else:
-                upstream = self._tables.upstream(name)
-                self._copies[name] = Copy(envelope, upstream, self._config.start_offsets)
+                self._copies[name] = self._copy(self._tables, name, envelope)
+        self._again.follow(self._exports, self._copies, partial(self._copy, self._tables))
         if self._topic is not None and had != bool(self._exports):
             self._assign(self._topic)
+
+    def _copy(self, tables: TopicTables, name: str, envelope: Envelope) -> Copy:
+        return Copy(envelope, tables.upstream(name), self._config.start_offsets)
 
     def _read_copies(self, topic: Topic) -> None:
         """Reads on for the tables that are copied; those whose copy is whole belong to the step."""
         had, room = bool(self._exports), Room().beside(*self._last_step)
-        for name, copy in list(self._copies.items()):
-            try:
-                is_whole = copy.read(self._positions, room, self._check_same)
-            except BaseException as error:
-                self._copies.pop(name).close()
-                if not isinstance(error, OffsetsLost):
-                    raise
-                continue  # retention has removed what comes next: it begins anew behind that
-            if is_whole:
-                self._copies.pop(name).close()
-                self._exports[name] = copy.envelope
+        for name in list(self._copies):
+            if (envelope := self._copied(self._copies, name, room)) is not None:
+                self._exports[name] = envelope
                 self._joined.append(name)
+        for name in list(self._again.copies):
+            if (envelope := self._copied(self._again.copies, name, room)) is not None:
+                self._exports[name] = envelope
+                self._again.place(name)
         if had != bool(self._exports):
             self._assign(topic)
+
+    def _copied(self, copies: dict[str, Copy], name: str, room: Room) -> Envelope | None:
+        """Reads on for one table. Its envelope once its copy is whole."""
+        copy = copies[name]
+        try:
+            is_whole = copy.read(self._positions, room, self._check_same)
+        except BaseException as error:
+            copies.pop(name).close()
+            if not isinstance(error, OffsetsLost):
+                raise
+            return None  # retention has removed what comes next: it begins anew behind that
+        if not is_whole:
+            return None
+        copies.pop(name).close()
+        return copy.envelope
 
     def _check_same(self, topic: Topic) -> None:
         """Raises SLACKWATER_SOURCE_REPLACED."""
@@ -270,6 +298,7 @@ class KafkaIngestion:
         self._joined = []
         for envelope in self._exports.values():
             envelope.abandon()
+        self._again.abandoned()
         self._positions = {} if self._frontier is None else _positions(self._frontier)
         if self._frontier is None:
             self._snapshot_ends = None
@@ -422,8 +451,9 @@ class KafkaIngestion:
         staged = sum(self._positions.values()) - self._before
         if not is_first and self._anew is None:
             # Only tables are copied: how far they are.
-            known = sum(self._positions.values()) * len(self._copies)
-            staged = sum(copy.read_so_far for copy in self._copies.values())
+            copies = [*self._copies.values(), *self._again.copies.values()]
+            known = sum(self._positions.values()) * len(copies)
+            staged = sum(copy.read_so_far for copy in copies)
         return IngestionProgress(
             SourceStatus("starting" if is_first else "running"),
             SourceStatistics(
@@ -442,6 +472,7 @@ class KafkaIngestion:
         """
         frontier = _frontier(self._positions)
         is_news = frontier != self._frontier or self._anew is not None or bool(self._joined)
+        is_news = is_news or self._again.has_placed
         if not is_news and self._reported is not None:
             return None
         changes = {name: each.changes() for name, each in self._exports.items()}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,13 +24,16 @@ class SinkSchema:
     """The declaration of the schema of keys, or of values.
 
     `registry` is the connection to the registry that gets it, `compatibility` what the registry is
-    to ask of a subject for which nothing else is said.
+    to ask of a subject for which nothing else is said. `doc` is what the schema says of rows,
+    `column_docs` what it says of columns.
     """
 
     registry: GlobalId
     fullname: str | None = None
     null_defaults: bool = False
     compatibility: str | None = None
+    doc: str | None = None
+    column_docs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,14 @@ def value_form(schema: SinkSchema, columns: Sequence[Column], *, is_pair: bool) 
 
 
 def _rows(schema: SinkSchema, columns: Sequence[Column], name: str) -> AvroRows:
-    return avro_rows(columns, name, null_defaults=schema.null_defaults)
+    rows = avro_rows(columns, name, null_defaults=schema.null_defaults)
+    docs = dict(schema.column_docs)
+    fields = [
+        field if column.name not in docs else {**field, "doc": docs[column.name]}
+        for column, field in zip(columns, rows.schema["fields"], strict=True)
+    ]
+    doc = {} if schema.doc is None else {"doc": schema.doc}
+    return replace(rows, schema={**rows.schema, **doc, "fields": fields})
 
 
 def _checked(given: str | None, otherwise: str) -> str:

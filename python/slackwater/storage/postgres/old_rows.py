@@ -380,7 +380,7 @@ class RowsOfKeys:
             if value is not None and not isinstance(value, bytes | tuple):
                 return value
         if self._memory is not None:
-            left = (each for key, each in self._memory.errors() if key not in self._after)
+            left = (each for key, each in self._memory.errors.items() if key not in self._after)
             return next(left, None)
         if self._stored_errors is None:
             self._stored_errors = tuple(self._contents.errors())
