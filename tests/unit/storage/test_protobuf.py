@@ -271,6 +271,20 @@ def test_keys():
     assert decoder.key_of(keys[1]) == decoded.keys[0]
 
 
+def test_fields_may_be_called_as_what_messages_do():
+    text = """syntax = "proto2"; message M {
+      optional int32 HasField = 1; optional int32 FromString = 2; required int32 IsInitialized = 3;
+      optional M2 FindInitializationErrors = 4; optional int32 class = 5;
+    } message M2 { repeated int32 items = 1; optional int32 HasField = 2; }"""
+    found = described(descriptors(text), "M", "values")
+    shape, messages = protobuf_shape(found.types, is_key=False), ProtobufMessages(found, False)
+    assert shape.cells(messages.value(b"\x10\x05\x18\x06\x22\x02\x10\x07\x28\x08")) == [
+        None, 5, 6, {"items": [], "HasField": 7}, 8,
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="it lacks IsInitialized"):
+        messages.value(b"\x22\0")
+
+
 def test_columns_can_be_left_out():
     shape = protobuf_shape(types_of(PAIR), is_key=False).without(["ID"])
     assert [each.name for each in shape.columns] == ["part"]

@@ -239,8 +239,8 @@ class ProtobufMessages:
             raise ValueError(f"it is no message {self.reader.message}: {_words(error)}") from None
         if self.writer is None:
             self._check.whole(found, self.reader.message)
-        if self._has_required and not found.IsInitialized():
-            missing = ", ".join(found.FindInitializationErrors())
+        if self._has_required and not self._type.IsInitialized(found):
+            missing = ", ".join(self._type.FindInitializationErrors(found))
             raise ValueError(f"it is no message {self.reader.message}: it lacks {missing}")
         return found
 
@@ -323,7 +323,9 @@ class _Check:
             return ()
         if each.is_repeated:
             return getattr(message, each.name)
-        return (getattr(message, each.name),) if message.HasField(each.name) else ()
+        # A field may be called as a method is.
+        is_there = type(message).HasField(message, each.name)
+        return (getattr(message, each.name),) if is_there else ()
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:
