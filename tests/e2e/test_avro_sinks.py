@@ -243,7 +243,10 @@ def test_schemas_say_what_their_relation_says(place, kafka, registry):
     remade = shown.replace(f"TOPIC '{topic}'", f"TOPIC '{topic}-again'")
     place.sql(remade)
     assert len(registry.schemas) == 2
-    place.sql("CREATE TABLE other (k INT)")
+    place.sql("CREATE TABLE other (k INT NOT NULL, v STRING, w INT) COMMENT 'other'")
+    place.sql("ALTER SINK s SET FROM other")
+    ((_, shown),) = place.rows("SHOW CREATE SINK s")
+    assert f"VALUE DOC ON TYPE `slackwater`.`{schema}`.`other` = 'it\\'s a row'" in shown
     for docs, reason in (
         ("DOC ON TYPE other = 'x'", "the sink writes slackwater."),
         ("DOC ON COLUMN t.gone = 'x'", "has no such column"),

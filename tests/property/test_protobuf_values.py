@@ -220,3 +220,27 @@ def test_messages_are_what_their_json_says(given_messages, has_registry):
     decoded = decoder.rows(Messages([0] * count, range(count), [0] * count, [None] * count, raw))
     assert not decoded.bad_values
     assert decoded.rows.num_rows == count
+
+
+@histories()
+@given(
+    st.lists(
+        st.tuples(messages(), st.integers(0, 2**16), st.integers(0, 3), st.binary(max_size=6)),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_any_bytes_are_a_row_or_have_a_reason(given_messages):
+    """Messages of which some bytes are others, or missing."""
+    raw = []
+    for message, place, gone, others in given_messages:
+        whole = message.SerializeToString()
+        at = place % (len(whole) + 1)
+        raw.append(whole[:at] + others + whole[at + gone :])
+    count = len(raw)
+    readers = MessageReaders(value=ProtobufMessages(DESCRIBED, False))
+    nothing = [0] * count, range(count), [0] * count, [None] * count
+    decoded = Decoder(DECODING, COLUMNS, readers).rows(Messages(*nothing, raw))
+    decoded.rows.validate(full=True)
+    assert sorted([*decoded.places, *decoded.bad_values]) == list(range(count))
+    assert all(decoded.bad_values.values())

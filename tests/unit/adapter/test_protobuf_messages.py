@@ -9,7 +9,7 @@ from google.protobuf import descriptor_pb2
 from tests.support.kafka.protobuf import classes, descriptors, framed, written
 
 from slackwater.adapter.external import libraries, protobuf_files
-from slackwater.adapter.external.protobuf import Described, ProtobufMessages, described
+from slackwater.adapter.external.protobuf import ProtobufMessages, described
 from slackwater.adapter.external.protobuf_files import compiled, files_by_id, latest_files
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.repr.errors import SlackwaterError
@@ -115,7 +115,8 @@ def test_fields_in_another_form_are_no_missing_ones():
 
 def test_descriptor_sets():
     files = descriptors(ORDER)
-    assert described(files, ".shop.Order", "values") == Described(files, "shop.Order")
+    found = described(files, ".shop.Order", "values")
+    assert (found.files, found.message) == (files, "shop.Order")
     alone = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {{ {} t = 1; }}'
     alone = alone.format("google.protobuf.Timestamp")
     assert described(descriptors(alone), None, "values").message == "M"

@@ -90,6 +90,20 @@ def test_a_value_of_each_type(schema, value, kind, cell):
     assert pa.array([cell], desc.arrow_schema().field(0).type).null_count == (cell is None)
 
 
+def test_fields_whose_names_differ_in_case_alone():
+    """Readers find fields of structs whatever their case, so these have other names in Arrow."""
+    inner = record(("a", "int"), ("A", ["null", "int"]), name="I")
+    schema = record(("r", inner), ("list", {"type": "array", "items": "I"}))
+    text, value = json.dumps(schema), {"a": 1, "A": 2}
+    columns = source_columns(AVRO, None, ReaderSchemas(value=text))
+    reader = AvroMessages(columns.value_shape.schema, text, has_header=False)
+    decoder = Decoder(AVRO, columns, MessageReaders(value=reader))
+    message = written(schema, {"r": value, "list": [value]})
+    found = decoder.rows(Messages([0], [0], [0], [None], [message])).rows.to_pylist()
+    stored = {"a_1": 1, "A_2": 2}
+    assert found == [{"r": stored, "list": [stored]}]
+
+
 def _bare(schema):
     if isinstance(schema, dict):
         return {name: value for name, value in schema.items() if name != "logicalType"}

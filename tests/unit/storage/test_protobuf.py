@@ -271,6 +271,20 @@ def test_keys():
     assert decoder.key_of(keys[1]) == decoded.keys[0]
 
 
+def test_fields_may_be_called_as_what_messages_do():
+    text = """syntax = "proto2"; message M {
+      optional int32 HasField = 1; optional int32 FromString = 2; required int32 IsInitialized = 3;
+      optional M2 FindInitializationErrors = 4; optional int32 class = 5;
+    } message M2 { repeated int32 items = 1; optional int32 HasField = 2; }"""
+    found = described(descriptors(text), "M", "values")
+    shape, messages = protobuf_shape(found.types, is_key=False), ProtobufMessages(found, False)
+    assert shape.cells(messages.value(b"\x10\x05\x18\x06\x22\x02\x10\x07\x28\x08")) == [
+        None, 5, 6, {"items": [], "HasField": 7}, 8,
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="it lacks IsInitialized"):
+        messages.value(b"\x22\0")
+
+
 def test_columns_can_be_left_out():
     shape = protobuf_shape(types_of(PAIR), is_key=False).without(["ID"])
     assert [each.name for each in shape.columns] == ["part"]
@@ -326,3 +340,37 @@ def test_fields_that_mean_something_else(writer, reader, change):
     head = 'syntax = "proto3"; package p; '
     both = [types_of(f"{head} message M {{ {each} }} {rest}", "p.M") for each in (writer, reader)]
     assert changed_field(*both) == change
+
+
+EACH_KIND = [
+    ("double", [-1.5]), ("float", [0.5]), ("int64", [-(2**63), -1, 1, 2**63 - 1]),
+    ("uint64", [1, 2**64 - 1]), ("int32", [-(2**31), -1, 1, 2**31 - 1]), ("fixed64", [2**64 - 1]),
+    ("fixed32", [2**32 - 1]), ("bool", [True]), ("string", ["a"]), ("bytes", [b"a", b"\xff"]),
+    ("uint32", [1, 2**32 - 1]), ("E", [1, -1, 7]), ("sfixed32", [-1]), ("sfixed64", [-1]),
+    ("sint32", [-(2**31), 2**31 - 1]), ("sint64", [-(2**63), 2**63 - 1]),
+]  # fmt: skip
+PAIRS = 'syntax = "proto3"; enum E { Z = 0; ONE = 1; MINUS = -1; } ' + " ".join(
+    f"message M_{kind} {{ {kind} a = 1; repeated {kind} b = 2; }}" for kind, _ in EACH_KIND
+)
+
+
+def test_what_is_taken_for_the_same_is_read_as_the_same():
+    """Of each two kinds: if one may be read as the other, all values are what they were."""
+    types = {kind: types_of(PAIRS, f"M_{kind}") for kind, _ in EACH_KIND}
+    alike = set()
+    for written_as, values in EACH_KIND:
+        for read_as, _ in EACH_KIND:
+            if changed_field(types[written_as], types[read_as]) is not None:
+                continue
+            alike.add((written_as, read_as))
+            for value in values:
+                message = written(PAIRS, f"M_{written_as}", a=value, b=[value, value])
+                found = classes(PAIRS)[f"M_{read_as}"].FromString(message)
+                same = value.encode() if (written_as, read_as) == ("string", "bytes") else value
+                assert [found.a, *found.b] == [same] * 3
+    wider = {each for each in alike if each[0] != each[1]}
+    assert wider == {
+        ("int32", "int64"), ("uint32", "uint64"), ("uint32", "int64"), ("sint32", "sint64"),
+        ("E", "int32"), ("E", "int64"), ("string", "bytes"),
+    }  # fmt: skip
+    assert len(alike) == len(wider) + len(EACH_KIND)

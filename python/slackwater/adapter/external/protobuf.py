@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from slackwater.adapter.external.libraries import protobuf
@@ -16,8 +15,8 @@ from slackwater.adapter.external.wire_format import HEADER_BYTES, Writers, schem
 from slackwater.storage.kafka.protobuf import unreadable
 from slackwater.storage.kafka.protobuf_types import MessageField, MessageTypes, changed_field
 
-_KNOWN = ("google/protobuf/", "google/type/")
-"""Files that everybody has are not in descriptor sets; the library and its friends have them."""
+_KNOWN = "google/protobuf/"
+"""Files that everybody has need not be in a descriptor set: the library has them."""
 _KINDS = (
     "double",
     "float",
@@ -149,18 +148,13 @@ class _Files:
         raise ValueError(f"it imports {name}, which it does not have")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Described:
-    """A message of a descriptor set, which is kept with its full name."""
+    """A message of a descriptor set by its full name, and as values."""
 
     files: bytes
     message: str
-
-    @cached_property
-    def types(self) -> MessageTypes:
-        """The message as values. Raises ValueError."""
-        files = _Files(self.files)
-        return files.types(files.message(self.message))
+    types: MessageTypes
 
 
 def described(files: bytes, message: str | None, what: str) -> Described:
@@ -171,7 +165,7 @@ def described(files: bytes, message: str | None, what: str) -> Described:
     try:
         found = _Files(files)
         descriptor = found.only_message() if message is None else found.message(message)
-        return Described(files, descriptor.full_name)
+        return Described(files, descriptor.full_name, found.types(descriptor))
     except ValueError as error:
         raise unreadable(what, str(error)) from None
 
@@ -245,8 +239,8 @@ class ProtobufMessages:
             raise ValueError(f"it is no message {self.reader.message}: {_words(error)}") from None
         if self.writer is None:
             self._check.whole(found, self.reader.message)
-        if self._has_required and not found.IsInitialized():
-            missing = ", ".join(found.FindInitializationErrors())
+        if self._has_required and not self._type.IsInitialized(found):
+            missing = ", ".join(self._type.FindInitializationErrors(found))
             raise ValueError(f"it is no message {self.reader.message}: it lacks {missing}")
         return found
 
@@ -329,7 +323,9 @@ class _Check:
             return ()
         if each.is_repeated:
             return getattr(message, each.name)
-        return (getattr(message, each.name),) if message.HasField(each.name) else ()
+        # A field may be called as a method is.
+        is_there = type(message).HasField(message, each.name)
+        return (getattr(message, each.name),) if is_there else ()
 
 
 def _indexes(message: bytes) -> tuple[tuple[int, ...], int]:

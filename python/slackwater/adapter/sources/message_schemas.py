@@ -8,7 +8,7 @@ from functools import partial
 
 from slackwater.adapter.catalog.details import AvroSchema, MessageSchema, ProtobufSchema
 from slackwater.adapter.external.avro import AvroMessages
-from slackwater.adapter.external.protobuf import Described, ProtobufMessages
+from slackwater.adapter.external.protobuf import Described, ProtobufMessages, described
 from slackwater.adapter.external.protobuf_files import files_by_id
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.repr.ids import GlobalId
@@ -51,4 +51,5 @@ def _read_in(schema: MessageSchema | None) -> str | MessageTypes | None:
 
 
 def _described(schema: ProtobufSchema) -> Described:
-    return Described(base64.b64decode(schema.files), schema.message)
+    # What is kept was described before, so no words are needed for keys and values.
+    return described(base64.b64decode(schema.files), schema.message, "messages")

@@ -208,7 +208,7 @@ def _protobuf(cursor: TokenCursor, sides: tuple[str, ...]) -> Payload:
 def _descriptors(cursor: TokenCursor) -> str:
     """The hexadecimal digits of a descriptor set: ``X'0a..'``, or a string of them."""
     token = cursor.token
-    found = token.bytes
+    found = token.as_bytes
     if found is not None:
         cursor.advance()
     else:

@@ -38,8 +38,8 @@ def _value(cursor: TokenCursor) -> bytes:
             value = token.text.encode()
         except UnicodeEncodeError:
             raise cursor.syntax_error(_VALUE) from None
-    elif token.bytes is not None:
-        value = token.bytes
+    elif token.as_bytes is not None:
+        value = token.as_bytes
     else:
         raise cursor.syntax_error(_VALUE)
     cursor.advance()

@@ -63,7 +63,7 @@ class Token:
         return self.kind is Kind.SYMBOL and self.text == symbol
 
     @property
-    def bytes(self) -> bytes | None:
+    def as_bytes(self) -> bytes | None:
         """The bytes of ``X'00ff'``; None: it is something else."""
         found = None if self.kind is Kind.STRING else _BYTES.fullmatch(self.text)
         return None if found is None else bytes.fromhex(found[1])

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.relation import Column
+from slackwater.repr.relation import Column, stored_names
 from slackwater.storage.kafka.avro_meaning import full_name
 from slackwater.storage.kafka.shapes import Convert, kept_places
 
@@ -218,7 +218,11 @@ class _Types:
                     raise self.refused(f"{json.dumps(each)[:80]} is no field")
         listed = [_field(name, kind.type, kind.nullable) for name, kind in fields.items()]
         defaults = {each["name"]: each.get("default") for each in schema.get("fields", ())}
-        converts = {name: (kind.convert, defaults[name]) for name, kind in fields.items()}
+        stored = stored_names(list(fields))
+        converts = {
+            name: (at, kind.convert, defaults[name])
+            for at, (name, kind) in zip(stored, fields.items(), strict=True)
+        }
         struct = {"type": "struct", "fields": listed}
         return _Type(struct, False, partial(_struct, converts), f"record {full}", fields)
 
@@ -364,11 +368,12 @@ def _pairs(convert: Convert, value: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _struct(
-    converts: Mapping[str, tuple[Convert, Any]], value: Mapping[str, Any]
+    converts: Mapping[str, tuple[str, Convert, Any]], value: Mapping[str, Any]
 ) -> dict[str, Any]:
     # A record that is itself a default may lack fields, which have their own.
     return {
-        name: convert(value.get(name, default)) for name, (convert, default) in converts.items()
+        stored: convert(value.get(name, default))
+        for name, (stored, convert, default) in converts.items()
     }
 
 

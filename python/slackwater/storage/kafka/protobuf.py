@@ -195,7 +195,8 @@ def _converting(get: Read, convert: Convert, message: Any) -> Any:
 
 
 def _present(name: str, get: Read, convert: Convert | None, message: Any) -> Any:
-    if not message.HasField(name):
+    # A field may be called as a method of messages is, so that of the type is meant.
+    if not type(message).HasField(message, name):
         return None
     return get(message) if convert is None else convert(get(message))
 
