@@ -31,21 +31,27 @@ class TableVersion:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table. `identity` stays when it is renamed, where tables have that."""
+    """A column of a table. `identity` stays when it is renamed, where tables have that.
+
+    `type_json` is Spark's JSON for the type, `metadata_json` Spark's metadata of the column.
+    """
 
     name: str
     type_json: str
     nullable: bool
     identity: str
+    metadata_json: str = "{}"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChanges:
     """The changes of one version against the one before it.
 
-    `rows` has rows with ``__diff``, piece by piece, read when they are asked for. `deleted` has
-    values of some columns: each row of the version before that has such values goes. `size_bytes`
-    is about how much is to be read. `columns` are those of the table from this version on.
+    `rows` has rows with ``__diff``, piece by piece, read when they are asked for; those that go
+    come first, if that is easy. `deleted` has values of some columns, and is asked before `rows`:
+    each row of the version before that has such values goes, whether `rows` has it as one that goes
+    or not. `size_bytes` is about how much is to be read. `columns` are those of the table from this
+    version on.
     """
 
     version: TableVersion
@@ -58,7 +64,11 @@ class VersionChanges:
 class TableHistory(Protocol):
     """One table, for one reader. Not thread-safe.
 
-    Each method raises SLACKWATER_SOURCE_UNREACHABLE when the table cannot be reached, and
+    Rows have the table's columns by name, and maybe more, in the Arrow types of their Spark types
+    or such that are cast to these without loss. A column that a file lacks is NULL.
+
+    Each method raises SLACKWATER_SOURCE_UNREACHABLE, or SLACKWATER_SOURCE_FILE_UNREADABLE where no
+    connection leads to it, when the table cannot be reached or read, and
     SLACKWATER_SOURCE_HISTORY_LOST when a version or a file of it is there no more; so do the
     iterators that it gives.
     """
