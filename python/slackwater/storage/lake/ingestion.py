@@ -52,6 +52,7 @@ from slackwater.storage.lake.step_rows import (
     conformed,
     conformed_values,
 )
+from slackwater.storage.pieces import PIECE_BYTES
 from slackwater.storage.source_time import SourceFrontier
 
 STEP_BYTES = 64 * 1024 * 1024
@@ -63,6 +64,8 @@ class LakeTableConfig:
     """The table of a source. `shown` is how messages call it, `export` the name of its collection.
 
     `columns` are those that the table had when the source was created, `desc` those of the source.
+    `step_bytes` bounds the files of versions that are a step together, and `piece_bytes` the rows
+    that are in memory.
     """
 
     name: str
@@ -71,6 +74,8 @@ class LakeTableConfig:
     desc: RelationDesc
     columns: Sequence[TableColumn]
     start: int | None = None
+    step_bytes: int = STEP_BYTES
+    piece_bytes: int = PIECE_BYTES
 
 
 class LakeUpstream(Protocol):
@@ -170,7 +175,7 @@ class LakeIngestion:
                 self._read = _Read()
                 self._work = self._begun()
             before = self._read.size_bytes
-            while self._read.size_bytes - before <= STEP_BYTES:
+            while self._read.size_bytes - before <= self._config.step_bytes:
                 try:
                     next(self._work)
                 except StopIteration as done:
@@ -211,7 +216,7 @@ class LakeIngestion:
         """The contents of a version, when there are none yet."""
         history, start = self._upstream.history(), self._config.start
         version = history.newest() if start is None else history.at(start)
-        rows = StepRows(self._collection)
+        rows = self._rows()
         state = self._arrived(history, version, version.number + 1)
         if state.broken is None:
             yield from self._contents(history, version, rows)
@@ -225,7 +230,7 @@ class LakeIngestion:
         offset = max(before.offset, before.offset + version.number - before.at.number)
         # Of a table that was made anew the first version counts as the next.
         state = self._arrived(history, version, offset if is_later else before.offset + 1)
-        rows = StepRows(self._collection)
+        rows = self._rows()
         if state.broken is None:
             rows.take_back()
             yield from self._contents(history, version, rows)
@@ -250,18 +255,20 @@ class LakeIngestion:
         """Nothing is read until RESNAPSHOT: only the status is told."""
         if self._reported is not None:
             return None
-        return self._step(state, StepRows(self._collection), newest=state.at.number)
+        return self._step(state, self._rows(), newest=state.at.number)
         yield
 
     def _following(self, before: LakeState) -> _Work:
         """The versions after the last one that was read."""
         history = self._upstream.history()
-        rows = StepRows(self._collection)
+        rows = self._rows()
         state, taken_bytes = before, 0
         newest: int | None = None
         for each in history.after(before.at):
             is_first = state is before
-            if not is_first and (rows.is_full or taken_bytes + each.size_bytes > STEP_BYTES):
+            if not is_first and (
+                rows.is_full or taken_bytes + each.size_bytes > self._config.step_bytes
+            ):
                 newest = history.newest().number
                 break
             broken = difference(self._config.columns, each.columns)
@@ -300,6 +307,9 @@ class LakeIngestion:
                 own = own.filter(pc.invert(pc.and_(goes, any_of(own, deleted))))
             rows.add(own)
             yield self._read.count(piece)
+
+    def _rows(self) -> StepRows:
+        return StepRows(self._collection, self._config.piece_bytes)
 
     def _deleted(self, changes: VersionChanges) -> Sequence[DeletedValues]:
         found = []
