@@ -162,9 +162,9 @@ def happen(world, action, changes, form, number):
             come = {row: 1 for row, diff in changes.items() if diff > 0}
             table.delete(names, list(changes), come)
         case "back and forth":
-            table.write({row: 2 for row in changes})
-            table.write({row: -1 for row in changes})
-            table.write({row: number % 3 - 1 for row in changes})
+            table.write(dict.fromkeys(changes, 2))
+            table.write(dict.fromkeys(changes, -1))
+            table.write(dict.fromkeys(changes, number % 3 - 1))
         case "nothing":
             table.write({})
         case "alter":
