@@ -156,5 +156,5 @@ def test_a_source_begins_where_it_is_told_and_goes_on_after_resnapshot(workplace
     place.sql("DROP SOURCE s CASCADE")
     with pytest.raises(SqlError, match="SLACKWATER_SOURCE_HISTORY_LOST"):
         place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}', START VERSION 99)")
-    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_FILE_UNREADABLE"):
+    with pytest.raises(SqlError, match="SLACKWATER_SOURCE_TABLE_UNREADABLE"):
         place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}/nothing')")

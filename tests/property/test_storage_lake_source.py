@@ -142,7 +142,7 @@ class World:
         return self.state is not None and LakeState.from_json(self.state).broken is not None
 
 
-_MAY_PASS = ("SLACKWATER_SOURCE_FILE_UNREADABLE",)
+_MAY_PASS = ("SLACKWATER_SOURCE_TABLE_UNREADABLE",)
 _LOST = ("SLACKWATER_SOURCE_HISTORY_LOST", "SLACKWATER_SOURCE_REPLACED")
 
 

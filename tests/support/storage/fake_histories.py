@@ -12,9 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from slackwater.repr.errors import user_error
 from slackwater.storage.lake.history import TableColumn, TableVersion, VersionChanges
-from slackwater.storage.lake.ingestion import history_lost, replaced
+from slackwater.storage.lake.ingestion import history_lost, replaced, unreadable
 
 K = TableColumn("k", '"long"', True, "1")
 V = TableColumn("v", '"string"', True, "2", '{"comment": "text"}')
@@ -123,9 +122,7 @@ class FakeTable:
             self.fails_in -= 1
             if self.fails_in < 0:
                 self.fails_in = None
-                raise user_error(
-                    "SLACKWATER_SOURCE_FILE_UNREADABLE", file="the table", reason="it is away"
-                )
+                raise unreadable("s", "the table", "it is away")
 
 
 @dataclass

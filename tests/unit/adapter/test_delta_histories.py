@@ -260,7 +260,7 @@ def test_a_table_that_is_made_anew_is_another_one(tmp_path):
     source = history(path)
     last = source.newest()
     shutil.rmtree(path)
-    with pytest.raises(SlackwaterError, match="SLACKWATER_SOURCE_FILE_UNREADABLE"):
+    with pytest.raises(SlackwaterError, match="SLACKWATER_SOURCE_TABLE_UNREADABLE"):
         list(source.after(last))
     for number in range(2):
         write_deltalake(path, rows_of([number]), mode="append")
@@ -312,7 +312,7 @@ def test_what_cannot_be_read_is_refused(tmp_path):
     write_deltalake(tmp_path / "%", rows_of([1]))
     with pytest.raises(SlackwaterError, match="no folder with a % in its path"):
         history(tmp_path / "%")
-    with pytest.raises(SlackwaterError, match="SLACKWATER_SOURCE_FILE_UNREADABLE"):
+    with pytest.raises(SlackwaterError, match="SLACKWATER_SOURCE_TABLE_UNREADABLE"):
         history(tmp_path / "nothing").newest()
     (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
     with pytest.raises(SlackwaterError, match="it has no entries of a Delta table"):

@@ -26,10 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.adapter.external.libraries import deltalake
-from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option
 from slackwater.repr.relation import with_diff
 from slackwater.storage.lake.history import TableColumn, TableVersion, VersionChanges
-from slackwater.storage.lake.ingestion import history_lost, replaced
+from slackwater.storage.lake.ingestion import history_lost, replaced, unreadable
 
 _FEATURES = frozenset(
     {
@@ -197,7 +197,7 @@ class DeltaHistory:
         return os.path.join(self._uri, unquote(path))
 
     def _last(self) -> int:
-        """The number of the last version. Raises SLACKWATER_SOURCE_FILE_UNREADABLE."""
+        """The number of the last version. Raises SLACKWATER_SOURCE_TABLE_UNREADABLE."""
         try:
             found = [_ENTRY.fullmatch(name) for name in os.listdir(self._log)]
         except OSError as error:
@@ -285,9 +285,8 @@ class DeltaHistory:
         return history_lost(self._object_name, what)
 
     def _unreadable(self, reason: str, place: str) -> SlackwaterError:
-        return user_error(
-            "SLACKWATER_SOURCE_FILE_UNREADABLE", file=place, reason=" ".join(reason.split())
-        )
+        shown = f"the table {self._uri}"
+        return unreadable(self._object_name, shown, f"{place}: {reason}")
 
 
 @dataclass(frozen=True, slots=True)

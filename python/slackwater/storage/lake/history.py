@@ -67,8 +67,8 @@ class TableHistory(Protocol):
     Rows have the table's columns by name, and maybe more, in the Arrow types of their Spark types
     or such that are cast to these without loss. A column that a file lacks is NULL.
 
-    Each method raises SLACKWATER_SOURCE_UNREACHABLE, or SLACKWATER_SOURCE_FILE_UNREADABLE where no
-    connection leads to it, when the table cannot be reached or read, and
+    Each method raises SLACKWATER_SOURCE_UNREACHABLE when the way to the table fails,
+    SLACKWATER_SOURCE_TABLE_UNREADABLE when the table or a file of it cannot be read, and
     SLACKWATER_SOURCE_HISTORY_LOST when a version or a file of it is there no more; so do the
     iterators that it gives.
     """

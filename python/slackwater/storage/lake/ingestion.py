@@ -330,11 +330,7 @@ class LakeIngestion:
         try:
             return conformed(piece, self._config.desc)
         except (pa.ArrowException, KeyError) as error:
-            raise user_error(
-                "SLACKWATER_SOURCE_FILE_UNREADABLE",
-                file=self._config.shown,
-                reason=" ".join(str(error).split()),
-            ) from None
+            raise unreadable(self._config.name, self._config.shown, str(error)) from None
 
     def _step(
         self,
@@ -413,6 +409,16 @@ def history_lost(object_name: str, what: str) -> SlackwaterError:
         what=what,
         advice=f"ALTER SOURCE {object_name} RESNAPSHOT reads the last version of the table, and "
         "commits the difference to what there is.",
+    )
+
+
+def unreadable(object_name: str, shown: str, reason: str) -> SlackwaterError:
+    """SLACKWATER_SOURCE_TABLE_UNREADABLE for a source of a table of a lake."""
+    return user_error(
+        "SLACKWATER_SOURCE_TABLE_UNREADABLE",
+        objectName=object_name,
+        table=shown,
+        reason=" ".join(reason.split()),
     )
 
 
