@@ -50,6 +50,15 @@ def actions(draw):
     ]
 
 
+def changed(found):
+    """The rows of a step with their diffs."""
+    pieces = found.parts(None) if isinstance(found, StagedRows) else (found,)
+    for piece in pieces if found is not None else ():
+        assert isinstance(piece, pa.Table)
+        *columns, diffs = (column.to_pylist() for column in piece.columns)
+        yield from zip(zip(*columns, strict=True), diffs, strict=True)
+
+
 @dataclass
 class World:
     """A table, the durable state of the source that reads it, and the process that runs it."""
@@ -74,6 +83,18 @@ class World:
 
     def rows(self):
         return DESC.with_diffs(self.contents.items())
+
+    def rows_where(self, column, values):
+        place = DESC.stored_names.index(column)
+        known = values.to_pylist()
+        found = ((row, n) for row, n in self.contents.items() if row[place] in known)
+        return DESC.with_diffs(found)
+
+    def lacking(self, changes):
+        after = Counter(self.contents)
+        for row, diff in changed(changes):
+            after[row] += diff
+        return -sum(min(0, count) for count in after.values())
 
     def errors(self):
         return [decode(text) for text in self.held.elements()]
@@ -104,18 +125,8 @@ class World:
     def commit(self, step):
         """Makes a step durable, and compares what there is with the table."""
         found = step.updates.get("s")
-        pieces = (
-            found.parts(None)
-            if isinstance(found, StagedRows)
-            else ()
-            if found is None
-            else (found,)
-        )
-        for piece in pieces:
-            assert isinstance(piece, pa.Table)
-            *columns, diffs = (column.to_pylist() for column in piece.columns)
-            for row, diff in zip(zip(*columns, strict=True), diffs, strict=True):
-                self.contents[row] += diff
+        for row, diff in changed(found):
+            self.contents[row] += diff
         for text, diff in zip(*_columns(step.errors.get("s")), strict=True):
             self.held[text] += diff
         before = None if self.state is None else LakeState.from_json(self.state)

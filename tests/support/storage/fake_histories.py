@@ -171,7 +171,7 @@ class FakeHistory:
             return
         names, values = version.deleted
         columns = list(zip(*values, strict=True)) or [()] * len(names)
-        types = {"k": pa.int64(), "v": pa.string()}
+        types = {"k": pa.int64(), "v": pa.string(), "more": pa.int64()}
         yield pa.table(
             {
                 name: pa.array(column, types[name])

@@ -10,14 +10,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.adapter.sources.connections import Connections
+from slackwater.adapter.writing.group_commit import at_time
 from slackwater.adapter.writing.staged_files import staged_piece
+from slackwater.controller.holds import Holder, HoldKind
+from slackwater.persist.blobs import inline_part
+from slackwater.persist.consolidate import consolidate
 from slackwater.persist.error_shards import all_errors_at
+from slackwater.persist.reading import read_where
 from slackwater.repr.dataflow_error import DataflowError, decode
 from slackwater.repr.errors import unsupported
 from slackwater.repr.frontier import Timestamp
@@ -121,6 +127,38 @@ class _Collection:
     def rows(self) -> pa.Table:
         item = self.relations.item(self.source)
         return self.relations.snapshot(item, self._time(item)).drop_columns([TIME_COLUMN])
+
+    def rows_where(self, column: str, values: pa.Array) -> pa.Table:
+        with self._held() as item:
+            stored, persist = item.stored, self.relations.persist
+            parts = persist.reads.parts_at(stored.shard_id, self._time(item))
+            found = read_where(
+                parts,
+                stored.desc,
+                column,
+                lambda found: pc.is_in(found, value_set=values),
+                blobs=persist.blobs,
+            )
+        return consolidate(found.drop_columns([TIME_COLUMN]))
+
+    def lacking(self, changes: pa.Table | StagedRows) -> int:
+        time = Timestamp(0)
+        if isinstance(changes, StagedRows):
+            parts = changes.parts(time)
+        else:
+            parts = (inline_part(at_time(changes, time)),)
+        with self._held() as item:
+            return self.relations.persist.reads.unmatched_retractions(item.stored.shard_id, parts)
+
+    @contextmanager
+    def _held(self) -> Iterator[CatalogItem]:
+        """The source, whose parts stay while the block reads them."""
+        item = self.relations.item(self.source)
+        hold = self.relations.hold([item], Holder(HoldKind.INGESTION, item.id))
+        try:
+            yield item
+        finally:
+            self.relations.storage.release(hold)
 
     def errors(self) -> Sequence[DataflowError]:
         item = self.relations.item(self.source)

@@ -46,7 +46,6 @@ from slackwater.storage.lake.step_rows import (
     DeletedValues,
     NotThere,
     SourceCollection,
-    StepFull,
     StepRows,
     any_of,
     conformed,
@@ -266,9 +265,7 @@ class LakeIngestion:
         newest: int | None = None
         for each in history.after(before.at):
             is_first = state is before
-            if not is_first and (
-                rows.is_full or taken_bytes + each.size_bytes > self._config.step_bytes
-            ):
+            if not is_first and taken_bytes + each.size_bytes > self._config.step_bytes:
                 newest = history.newest().number
                 break
             broken = difference(self._config.columns, each.columns)
@@ -280,13 +277,7 @@ class LakeIngestion:
                 # All rows before it have to be durable, so that they are found.
                 newest = history.newest().number
                 break
-            rows.begin_version()
-            try:
-                yield from self._version(each, deleted, rows)
-            except StepFull:
-                rows.leave_version()
-                newest = history.newest().number
-                break
+            yield from self._version(each, deleted, rows)
             taken_bytes += each.size_bytes
             offset = state.offset + each.version.number - state.at.number
             state = LakeState(each.version, offset, added(self._config.columns, each.columns))

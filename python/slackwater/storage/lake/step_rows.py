@@ -1,8 +1,8 @@
 """The rows of one step of a source that reads a table of a lake, and what they take away.
 
-Rows that go are in memory until the step is whole, and rows that come as far as they may be among
-those that go; the rest is in files. A step may only take away what is there: what has other rows
-than the table would do so for ever.
+Rows that come and such that go are added up as far as they are in memory together; beyond that they
+are in files. A step may only take away what is there: otherwise the source would have other rows
+than its table for ever.
 
 Source: docs/decisions 0079.
 """
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from slackwater.persist.consolidate import consolidate
+from slackwater.persist.contents import repeated
 from slackwater.repr.dataflow_error import DataflowError
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc, stored_column
 from slackwater.storage.envelope import row_key
@@ -32,6 +33,14 @@ class SourceCollection(Protocol):
         """The durable rows, consolidated, with ``__diff``."""
         ...
 
+    def rows_where(self, column: str, values: pa.Array) -> pa.Table:
+        """Those of the durable rows that have one of the values in a column of that stored name."""
+        ...
+
+    def lacking(self, changes: pa.Table | StagedRows) -> int:
+        """The number of rows that changes take away and that are not there, nor among them."""
+        ...
+
     def errors(self) -> Sequence[DataflowError]:
         """The durable errors."""
         ...
@@ -41,12 +50,12 @@ class SourceCollection(Protocol):
         ...
 
 
+_WAITING = 4
+"""Rows that go are in memory up to so many times as much as others."""
+
+
 class NotThere(Exception):
     """A row goes that is not there."""
-
-
-class StepFull(Exception):
-    """A version does not fit beside those before it: it is to be a step of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,107 +63,96 @@ class DeletedValues:
     """Values of some columns, by the stored names of these: rows that have such values go."""
 
     rows: pa.Table
+    keys: frozenset[bytes]
+
+    @staticmethod
+    def of(rows: pa.Table) -> DeletedValues:
+        """All rows of a table."""
+        return DeletedValues(rows, frozenset(map(row_key, plain_rows(rows))))
 
     def found_in(self, table: pa.Table) -> pa.Array:
         """Tells of each row of a table whether it has such values."""
         names = self.rows.column_names
-        wanted = {row_key(each) for each in plain_rows(self.rows)}
         mask = np.zeros(table.num_rows, dtype=bool)
         places = np.flatnonzero(_may_be(table, self.rows))
         for place, row in zip(
             places, plain_rows(table.select(names).take(pa.array(places))), strict=True
         ):
-            mask[place] = row_key(row) in wanted
+            mask[place] = row_key(row) in self.keys
         return pa.array(mask)
 
 
 class StepRows:
-    """Collects the changes of a step, version after version.
+    """Collects the changes of a step. `limit_bytes` is about how much of them is in memory.
 
-    `limit_bytes` is how much of rows that come is in memory. Versions that fit together have all
-    their rows there: so what one of them takes away is found among what those before it brought.
+    Rows that go wait for such that come, since many of them are equal where files are written anew.
     """
 
     def __init__(self, collection: SourceCollection, limit_bytes: int = PIECE_BYTES) -> None:
         self._collection = collection
         self._limit_bytes = limit_bytes
-        self._look_at = limit_bytes
         self._held: list[pa.Table] = []
         self._held_bytes = 0
+        self._look_at = limit_bytes
         self._pieces = Pieces(collection.stage, limit_bytes)
-        self._durable: pa.Table | None = None
-        self._is_put_away = False
-        self._begins_at = 0
-
-    def begin_version(self) -> None:
-        """Rows that are added from now on belong to the next version."""
-        self._begins_at = len(self._held)
-
-    def leave_version(self) -> None:
-        """The version that has begun last does not belong to the step."""
-        del self._held[self._begins_at :]
-        self._held_bytes = sum(each.nbytes for each in self._held)
+        self._takes = False
+        self._waiting_bytes: int | None = _WAITING * limit_bytes
 
     def add(self, rows: pa.Table) -> None:
-        """Adds rows with ``__diff``. Raises `StepFull`, and what writing files raises."""
+        """Adds rows with ``__diff``. Raises what writing files raises."""
         if rows.num_rows == 0:
             return
-        if self._begins_at and self._held_bytes + rows.nbytes >= self._limit_bytes:
-            raise StepFull
         self._held.append(rows)
         self._held_bytes += rows.nbytes
         if self._held_bytes >= self._look_at:
-            self._put_away()
+            self._put_away(is_last=False)
 
     def take_back(self) -> None:
-        """All durable rows go."""
-        self.add(_negated(self._rows()))
+        """All durable rows go, and wait in memory for such that come."""
+        self._waiting_bytes = None
+        self.add(_negated(self._collection.rows()))
 
     def delete(self, deleted: Sequence[DeletedValues]) -> None:
         """The durable rows that have such values go."""
-        rows = self._rows()
-        self.add(_negated(rows.filter(any_of(rows, deleted))))
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no version fits beside what is there."""
-        return self._is_put_away or self._held_bytes >= self._limit_bytes
+        for place, each in enumerate(deleted):
+            rows = self._having(each)
+            for before in deleted[:place]:
+                rows = rows.filter(pc.invert(before.found_in(rows)))
+            self.add(_negated(rows))
 
     def changes(self) -> pa.Table | StagedRows | None:
         """The rows of the step, which may be many; None: there are none.
 
-        Raises `NotThere`, and what writing files raises.
+        Raises `NotThere`, and what reading and writing files raises.
         """
-        gone = self._put_away()
-        if gone is not None:
-            like = self._rows()
-            like = like.filter(pa.array(_may_be(like, gone.drop_columns([DIFF_COLUMN]))))
-            left = consolidate(pa.concat_tables([like, gone]))
-            if pc.any(pc.less(left.column(DIFF_COLUMN), 0)).as_py():
-                raise NotThere
-            self._pieces.add(_single(gone))
-            self._held, self._held_bytes = [], 0
-        return self._pieces.rows()
+        self._put_away(is_last=True)
+        found = self._pieces.rows()
+        if found is not None and self._takes and self._collection.lacking(found):
+            raise NotThere
+        return found
 
-    def _put_away(self) -> pa.Table | None:
-        """Puts rows that come into pieces; rows that go stay, and are the answer, if any."""
+    def _having(self, deleted: DeletedValues) -> pa.Table:
+        names = [name for name in deleted.rows.column_names if _is_plain(deleted.rows, name)]
+        if names:
+            values = pc.unique(deleted.rows.column(names[0]))
+            rows = self._collection.rows_where(names[0], values)
+        else:
+            rows = self._collection.rows()
+        return rows.filter(deleted.found_in(rows))
+
+    def _put_away(self, *, is_last: bool) -> None:
+        """Puts rows into pieces; those that go stay as long as they are few and others may come."""
         if not self._held:
-            return None
-        self._is_put_away = True
+            return
         rows = consolidate(pa.concat_tables(self._held))
         comes = pc.greater(rows.column(DIFF_COLUMN), 0)
         gone = rows.filter(pc.invert(comes))
-        self._held, self._held_bytes = [rows], rows.nbytes
-        self._pieces.add(_single(rows.filter(comes)))
-        self._held = [gone] if gone.num_rows else []
-        self._held_bytes = gone.nbytes
+        self._takes |= gone.num_rows > 0
+        most = self._waiting_bytes
+        waits = not is_last and (most is None or gone.nbytes < most)
+        self._held, self._held_bytes = ([gone], gone.nbytes) if waits else ([], 0)
         self._look_at = max(self._limit_bytes, 2 * self._held_bytes)
-        return gone if gone.num_rows else None
-
-    def _rows(self) -> pa.Table:
-        if self._durable is None:
-            self._durable = self._collection.rows()
-        return self._durable
+        self._pieces.add(_single(rows.filter(comes) if waits else rows))
 
 
 def any_of(rows: pa.Table, deleted: Sequence[DeletedValues]) -> pa.Array:
@@ -191,7 +189,7 @@ def conformed_values(rows: pa.Table, desc: RelationDesc) -> DeletedValues:
             raise KeyError(name)
         stored = stored_column(name)
         columns[stored] = _as(rows.column(name), schema.field(stored).type)
-    return DeletedValues(pa.table(columns))
+    return DeletedValues.of(pa.table(columns))
 
 
 def _as(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
@@ -202,12 +200,17 @@ def _may_be(rows: pa.Table, wanted: pa.Table) -> np.ndarray:
     """Tells of each row whether it may be equal to one of `wanted` in its columns."""
     mask = np.ones(rows.num_rows, dtype=bool)
     for name in wanted.column_names:
-        kind = wanted.schema.field(name).type
-        if pa.types.is_nested(kind) or pa.types.is_floating(kind):
+        if not _is_plain(wanted, name):
             continue
         known = pc.unique(wanted.column(name))
         mask &= pc.is_in(rows.column(name), value_set=known).to_numpy()
     return mask
+
+
+def _is_plain(rows: pa.Table, name: str) -> bool:
+    """Whether equal values of a column have equal bytes."""
+    kind = rows.schema.field(name).type
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind))
 
 
 def _negated(rows: pa.Table) -> pa.Table:
@@ -221,7 +224,6 @@ def _single(rows: pa.Table) -> pa.Table:
     counts = pc.abs(diffs)
     if rows.num_rows == 0 or pc.max(counts).as_py() == 1:
         return rows
-    places = np.repeat(np.arange(rows.num_rows), counts.to_numpy())
-    taken = rows.take(pa.array(places))
+    taken = rows.take(repeated(counts.combine_chunks()))
     position = rows.schema.get_field_index(DIFF_COLUMN)
     return taken.set_column(position, DIFF_FIELD, pc.sign(taken.column(position)).cast(pa.int64()))
