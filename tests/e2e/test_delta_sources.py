@@ -158,3 +158,20 @@ def test_a_source_begins_where_it_is_told_and_goes_on_after_resnapshot(workplace
         place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}', START VERSION 99)")
     with pytest.raises(SqlError, match="SLACKWATER_SOURCE_TABLE_UNREADABLE"):
         place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}/nothing')")
+
+
+def test_a_table_that_is_larger_than_what_is_in_memory(workplace):
+    """Its rows go through files; of files that are written anew only what differs counts."""
+    place, path, rows = workplace, workplace.folder / "large", 3_000_000
+    table = pa.table({"k": pa.array(range(rows)), "v": pa.array([1] * rows)})
+    write_deltalake(str(path), table)
+    place.sql(f"CREATE SOURCE large FROM DELTA (PATH '{path}') {INTERVAL}")
+    place.sql("CREATE MATERIALIZED VIEW n AS SELECT count(*) AS n, sum(v) AS v FROM large")
+    has(place, "n", [(rows, rows)])
+    DeltaTable(str(path)).update(updates={"v": "5"}, predicate="k = 7")
+    has(place, "n", [(rows, rows + 4)])
+    ((staged,),) = place.rows(
+        "SELECT updates_committed FROM slackwater.mz_internal.mz_source_statistics t "
+        "JOIN slackwater.mz_catalog.mz_sources s ON s.id = t.id WHERE s.name = 'large'"
+    )
+    assert rows < staged < rows + rows // 2
