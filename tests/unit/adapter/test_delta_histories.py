@@ -342,18 +342,67 @@ def test_features_that_come_later_are_refused_as_well(tmp_path):
     write_deltalake(tmp_path, rows_of([1]))
     source = history(tmp_path)
     first = source.newest()
-    mapped = {
-        **K,
-        "metadata": {"delta.columnMapping.id": 1, "delta.columnMapping.physicalName": "x"},
-    }
-    settings = {"delta.columnMapping.mode": "name"}
-    commit(tmp_path, asked("columnMapping"), metadata(tmp_path, [mapped], **settings))
+    settings = {"delta.columnMapping.mode": "id"}
+    commit(
+        tmp_path,
+        asked("columnMapping"),
+        metadata(tmp_path, [mapped("k", "long", "k", 1)], **settings),
+    )
     for read in (history(tmp_path).newest, lambda: list(source.after(first))):
-        with pytest.raises(SlackwaterError, match="it has column mapping by name"):
+        with pytest.raises(SlackwaterError, match="it has column mapping by id"):
             read()
     commit(tmp_path, asked("somethingNew"))
     with pytest.raises(SlackwaterError):
         history(tmp_path).newest()
+
+
+def mapped(name, kind, stored, number):
+    told = {"delta.columnMapping.id": number, "delta.columnMapping.physicalName": stored}
+    return {"name": name, "type": kind, "nullable": True, "metadata": told}
+
+
+def test_columns_whose_names_are_others_in_files(tmp_path):
+    """The table gets column mapping after its first file; columns are renamed, and one comes."""
+    inner = pa.struct([("x", pa.int32())])
+    rows = pa.table(
+        {
+            "k": [1, 2],
+            "s": pa.array([{"x": 5}, None], inner),
+            "l": pa.array([[{"x": 6}], None], pa.list_(inner)),
+            "p": ["z", "z"],
+        }
+    )
+    write_deltalake(tmp_path, rows, partition_by=["p"])
+    source = history(tmp_path)
+    first = source.newest()
+    settings = {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "9"}
+
+    def table(k, x, part, more=()):
+        fields = [mapped(k, "long", "k", 1), mapped(part, "string", "p", 2)]
+        for place, name in enumerate(("s", "l")):
+            inside = [mapped(x, "integer", "x", 10 + place)]
+            inside += [mapped(each, "string", f"col-{place}", 20 + place) for each in more]
+            kind = {"type": "struct", "fields": inside}
+            if name == "l":
+                kind = {"type": "array", "elementType": kind, "containsNull": True}
+            fields.append(mapped(name, kind, name, 3 + place))
+        found = metadata(tmp_path, fields, **settings)
+        found["metaData"]["partitionColumns"] = [part]
+        return found
+
+    commit(tmp_path, asked("columnMapping"), table("k", "x", "p"))
+    (same,) = source.after(first)
+    assert difference(source.columns(first), same.columns) is None
+    commit(tmp_path, table("a key", "a field", "part", ["more"]))
+    (after,) = source.after(same.version)
+    reason = difference(source.columns(first)[:1], after.columns)
+    assert reason == "its column k was renamed to a key"
+    last = history(tmp_path).newest()
+    columns = source.columns(last)
+    found = counted(source.contents(last), columns)
+    assert found == theirs(tmp_path, 2, columns)
+    inside = "{'a field': 5, 'more': None}"
+    assert ("1", "'z'", inside, "[{'a field': 6, 'more': None}]") in found
 
 
 def test_columns_of_a_source(tmp_path):

@@ -26,8 +26,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from slackwater.adapter.external.libraries import deltalake
+from slackwater.persist.nested import as_type
 from slackwater.repr.errors import SlackwaterError, invalid_option
-from slackwater.repr.relation import with_diff
+from slackwater.repr.relation import JsonType, arrow_type, with_diff
+from slackwater.storage.lake.delta_columns import plain_type
 from slackwater.storage.lake.history import TableColumn, TableVersion, VersionChanges
 from slackwater.storage.lake.ingestion import history_lost, replaced, unreadable
 
@@ -42,6 +44,8 @@ _FEATURES = frozenset(
     }
 )
 """The features that tables may ask of their readers."""
+_PHYSICAL_NAME = "delta.columnMapping.physicalName"
+_PARTS = ("elementType", "keyType", "valueType")
 _ENTRY = re.compile(r"(\d{20})\.json")
 _BATCH_ROWS = 65_536
 
@@ -174,9 +178,9 @@ class DeltaHistory:
         try:
             with pq.ParquetFile(place, coerce_int96_timestamp_unit="us", pre_buffer=True) as found:
                 present = set(found.schema_arrow.names)
-                names = [each.name for each in columns if each.name not in file.partition]
+                wanted = [each.identity for each in columns if each.name not in file.partition]
                 # A file has at least one column, of which the number of its rows is known.
-                stored = [name for name in names if name in present] or found.schema_arrow.names[:1]
+                stored = [n for n in wanted if n in present] or found.schema_arrow.names[:1]
                 for batch in found.iter_batches(_BATCH_ROWS, columns=stored):
                     rows = _completed(pa.Table.from_batches([batch]), columns, file.partition)
                     yield rows if file.kept is None else rows.filter(file.mask(start, len(rows)))
@@ -266,7 +270,7 @@ class DeltaHistory:
 
     def _check_metadata(self, configuration: Mapping[str, str]) -> None:
         mode = configuration.get("delta.columnMapping.mode") or "none"
-        if mode != "none":
+        if mode not in ("none", "name"):
             raise self._refused(f"it has column mapping by {mode}, which is not read")
 
     @contextmanager
@@ -410,11 +414,41 @@ def _columns(fields: Sequence[Mapping[str, Any]]) -> tuple[TableColumn, ...]:
             name=each["name"],
             type_json=json.dumps(each["type"], sort_keys=True),
             nullable=bool(each["nullable"]),
-            identity=each["name"],
+            identity=_stored_name(each),
             metadata_json=json.dumps(each.get("metadata") or {}, sort_keys=True),
         )
         for each in fields
     )
+
+
+def _stored_name(field: Mapping[str, Any]) -> str:
+    """The name of a column or a nested field in files, which it keeps when it is renamed."""
+    return str((field.get("metadata") or {}).get(_PHYSICAL_NAME) or field["name"])
+
+
+def _stored_type(kind: JsonType) -> JsonType:
+    """The type with the names that nested fields have in files."""
+    if isinstance(kind, str):
+        return kind
+    inner: dict[str, Any] = {part: _stored_type(kind[part]) for part in _PARTS if part in kind}
+    if kind["type"] == "struct":
+        inner["fields"] = [
+            {**each, "name": _stored_name(each), "type": _stored_type(each["type"])}
+            for each in kind["fields"]
+        ]
+    return {**kind, **inner}
+
+
+def _renamed(values: pa.ChunkedArray, type_json: str) -> pa.ChunkedArray:
+    """The values with the names that nested fields have in the table."""
+    if _PHYSICAL_NAME not in type_json:
+        return values
+    kind = plain_type(json.loads(type_json))
+    stored = arrow_type(plain_type(_stored_type(json.loads(type_json))))
+    named = arrow_type(kind)
+    # Fields are found by their names in the file, and then go by their places.
+    chunks = [as_type(chunk.cast(stored), named) for chunk in values.chunks]
+    return pa.chunked_array(chunks, type=named)
 
 
 def _committed_ms(actions: Sequence[Action]) -> int:
@@ -431,8 +465,8 @@ def _completed(
         names.append(each.name)
         if each.name in partition:
             arrays.append(pa.repeat(partition[each.name], rows.num_rows))
-        elif each.name in rows.column_names:
-            arrays.append(rows.column(each.name))
+        elif each.identity in rows.column_names:
+            arrays.append(_renamed(rows.column(each.identity), each.type_json))
         else:
             arrays.append(pa.nulls(rows.num_rows))
     return pa.table(arrays, names=names)
