@@ -11,13 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.relation import DIFF_COLUMN
 from slackwater.storage.lake.source_columns import added, difference, source_columns
 from slackwater.storage.lake.step_rows import conformed
 
@@ -31,16 +31,14 @@ def history(path):
     return DeltaHistory("s", str(path))
 
 
-def counted(pieces, columns):
+def counted(pieces, columns, has_diff=False):
     """What pieces add up to, in the columns of a source of a table that has these."""
     desc = source_columns(columns, "s")
     found = Counter()
     for piece in pieces:
-        rows = conformed(piece, desc)
-        *values, diffs = rows.columns if DIFF_COLUMN in rows.column_names else (*rows.columns, None)
-        diffs = [1] * len(rows) if diffs is None else diffs.to_pylist()
+        *values, diffs = conformed(piece, desc, has_diff=has_diff).columns
         texts = zip(*(map(repr, each.to_pylist()) for each in values), strict=True)
-        for row, diff in zip(texts, diffs, strict=True):
+        for row, diff in zip(texts, diffs.to_pylist(), strict=True):
             found[row] += diff
     return Counter({row: diff for row, diff in found.items() if diff})
 
@@ -61,7 +59,7 @@ def check(path):
     seen = [version]
     for each in history(path).after(version):
         assert not list(each.deleted)
-        rows.update(counted(each.rows, columns))
+        rows.update(counted(each.rows, columns, has_diff=True))
         rows = Counter({row: diff for row, diff in rows.items() if diff})
         number = each.version.number
         assert rows == theirs(path, number, columns), f"version {number}"
@@ -224,9 +222,10 @@ FEATURES = {
 
 @pytest.mark.parametrize("partition", [None, ["p"]])
 def test_deletion_vectors(tmp_path, partition):
+    path = tmp_path / "a #b"
     rows = pa.table({"k": list(range(70_000)), "p": ["x %"] * 70_000})
-    write_deltalake(tmp_path, rows, partition_by=partition)
-    whole = {key: each for key, each in added_file(tmp_path).items() if each is not None}
+    write_deltalake(path, rows, partition_by=partition)
+    whole = {key: each for key, each in added_file(path).items() if each is not None}
     gone = {
         "path": whole["path"],
         "partitionValues": whole["partitionValues"],
@@ -236,19 +235,19 @@ def test_deletion_vectors(tmp_path, partition):
         "dataChange": True,
     }
     some, more = deletion_vector([1, 3, 66_000]), deletion_vector([1, 4, 66_000, 69_999])
-    commit(tmp_path, FEATURES, {"remove": gone}, {"add": {**whole, "deletionVector": some}})
+    commit(path, FEATURES, {"remove": gone}, {"add": {**whole, "deletionVector": some}})
     # Another one of the same file, by which a row comes back, and no other than those is read.
     commit(
-        tmp_path,
+        path,
         {"remove": {**gone, "deletionVector": some}},
         {"add": {**whole, "deletionVector": more}},
     )
-    commit(tmp_path, {"remove": {**gone, "deletionVector": more}}, {"add": whole})
-    commit(tmp_path, {"remove": gone})
-    check(tmp_path)
-    source = history(tmp_path)
+    commit(path, {"remove": {**gone, "deletionVector": more}}, {"add": whole})
+    commit(path, {"remove": gone})
+    check(path)
+    source = history(path)
     versions = list(source.after(source.at(0)))
-    read = [sorted(counted(each.rows, each.columns).values()) for each in versions]
+    read = [sorted(counted(each.rows, each.columns, has_diff=True).values()) for each in versions]
     assert read[:3] == [[-1] * 3, [-1, -1, 1], [1] * 4]
     assert read[3] == [-1] * 70_000
 
@@ -306,6 +305,12 @@ def test_a_log_that_was_cleaned_up(tmp_path):
     write_deltalake(tmp_path, rows_of([9]), mode="append")
     (after,) = history(tmp_path).after(last)
     assert after.version.number == 4
+    # The version that was read last is not needed where the next one is there.
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{3:020}.json").unlink()
+    (after,) = history(tmp_path).after(last)
+    assert counted(after.rows, after.columns, has_diff=True) == {("9", "'a0'"): 1}
+    assert after.columns == columns
 
 
 def test_what_cannot_be_read_is_refused(tmp_path):
@@ -424,6 +429,7 @@ def test_columns_of_a_source(tmp_path):
         ([replace(k, type_json='"variant"')], "SLACKWATER_UNSUPPORTED_TYPE"),
         ([k, replace(k, name="K")], "SLACKWATER_DUPLICATE_COLUMN"),
         ([], "SLACKWATER_COLUMN_MISMATCH"),
+        ([replace(k, name="__Diff")], "SLACKWATER_COLUMN_MISMATCH"),
     ):
         with pytest.raises(SlackwaterError, match=condition):
             source_columns(wrong, "s")
@@ -439,3 +445,18 @@ def test_when_a_version_was_committed(tmp_path):
     )
     first, second = (history(tmp_path).at(number).committed_ms for number in (0, 1))
     assert 1_600_000_000_000 < first <= second
+
+
+def test_times_as_old_writers_wrote_them(tmp_path):
+    moment = datetime.datetime(1999, 12, 31, 23, 59, 59, 123456, tzinfo=datetime.timezone.utc)
+    rows = pa.table({"t": pa.array([moment], pa.timestamp("us", tz="UTC"))})
+    write_deltalake(tmp_path, rows)
+    file = {key: each for key, each in added_file(tmp_path).items() if each is not None}
+    pq.write_table(rows, tmp_path / "old.parquet", use_deprecated_int96_timestamps=True)
+    size = (tmp_path / "old.parquet").stat().st_size
+    commit(tmp_path, {"add": {**file, "path": "old.parquet", "size": size}})
+    source = history(tmp_path)
+    last = source.newest()
+    columns = source.columns(last)
+    assert counted(source.contents(last), columns) == theirs(tmp_path, 1, columns)
+    assert len(counted(source.contents(last), columns)) == 1

@@ -203,9 +203,17 @@ def test_how_columns_differ():
 def test_a_value_that_does_not_fit_is_no_row():
     table = pa.table({"k": [1 << 40], "v": ["a"]})
     with pytest.raises(pa.ArrowException):
-        conformed(table, RelationDesc.of(k="integer", v="string"))
+        conformed(table, RelationDesc.of(k="integer", v="string"), has_diff=False)
     with pytest.raises(KeyError):
-        conformed(table, RelationDesc.of(w="string"))
+        conformed(table, RelationDesc.of(w="string"), has_diff=False)
+
+
+def test_a_table_may_get_a_column_of_a_name_that_is_ours():
+    theirs = pa.table([[1], [7], [-1]], names=["k", "__diff", "__diff"])
+    desc = RelationDesc.of(k="long")
+    assert conformed(theirs, desc, has_diff=True).to_pylist() == [{"k": 1, "__diff": -1}]
+    whole = conformed(theirs.select([0, 1]), desc, has_diff=False)
+    assert whole.to_pylist() == [{"k": 1, "__diff": 1}]
 
 
 def test_what_values_take_away_is_durable_before():

@@ -108,7 +108,8 @@ class DeltaHistory:
 
     def _changes(self, before: TableVersion, number: int) -> VersionChanges:
         actions = self._actions(number)
-        columns, table = self.columns(before), before.table
+        known, table = self._columns, before.table
+        columns = known[1] if known is not None and known[0] == before else None
         for each in actions:
             if "protocol" in each:
                 self._check_protocol(_Protocol.of_action(each["protocol"]))
@@ -116,6 +117,9 @@ class DeltaHistory:
                 self._check_metadata(each["metaData"]["configuration"] or {})
                 columns = _columns(json.loads(each["metaData"]["schemaString"])["fields"])
                 table = each["metaData"]["id"]
+        if columns is None:
+            # An entry that does not say the columns leaves them as they were.
+            columns = self._snapshot(number).columns
         version = TableVersion(number, table, self._token(number) or "", _committed_ms(actions))
         # A version after it begins with its columns.
         self._columns = version, columns

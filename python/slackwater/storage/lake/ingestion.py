@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 
 from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
-from slackwater.repr.relation import DIFF_COLUMN, RelationDesc, with_diff
+from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
 from slackwater.storage.ingestion import (
     IngestionProgress,
     IngestionStep,
@@ -247,7 +247,7 @@ class LakeIngestion:
         self, history: TableHistory, version: TableVersion, rows: StepRows
     ) -> Iterator[int]:
         for piece in history.contents(version):
-            rows.add(with_diff(self._conformed(piece)))
+            rows.add(self._conformed(piece, has_diff=False))
             yield self._read.count(piece)
 
     def _stopped(self, state: LakeState) -> _Work:
@@ -291,7 +291,7 @@ class LakeIngestion:
         if deleted:
             rows.delete(deleted)
         for piece in changes.rows:
-            own = self._conformed(piece)
+            own = self._conformed(piece, has_diff=True)
             if deleted:
                 # Those that go by their values have gone already.
                 goes = pc.less(own.column(DIFF_COLUMN), 0)
@@ -317,9 +317,9 @@ class LakeIngestion:
             self._read.count(values)
         return found
 
-    def _conformed(self, piece: pa.Table) -> pa.Table:
+    def _conformed(self, piece: pa.Table, *, has_diff: bool) -> pa.Table:
         try:
-            return conformed(piece, self._config.desc)
+            return conformed(piece, self._config.desc, has_diff=has_diff)
         except (pa.ArrowException, KeyError) as error:
             raise unreadable(self._config.name, self._config.shown, str(error)) from None
 

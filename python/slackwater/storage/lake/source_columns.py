@@ -9,7 +9,14 @@ import json
 from collections.abc import Sequence
 
 from slackwater.repr.errors import user_error
-from slackwater.repr.relation import Column, JsonType, RelationDesc, sql_type, unclear_field
+from slackwater.repr.relation import (
+    Column,
+    JsonType,
+    RelationDesc,
+    sql_type,
+    stored_column,
+    unclear_field,
+)
 from slackwater.storage.lake.delta_columns import plain_type
 from slackwater.storage.lake.history import TableColumn
 
@@ -21,8 +28,8 @@ def source_columns(columns: Sequence[TableColumn], object_name: str) -> Relation
     """The columns of a source of a table with these columns; all of them may be NULL.
 
     Raises SLACKWATER_UNSUPPORTED_TYPE, SLACKWATER_DUPLICATE_COLUMN for names that differ in their
-    case alone, and SLACKWATER_COLUMN_MISMATCH for nested fields that cannot be found by their
-    names, and for a table without columns.
+    case alone, and SLACKWATER_COLUMN_MISMATCH for names like ``__diff``, for nested fields that
+    cannot be found by their names, and for a table without columns.
     """
     known: set[str] = set()
     for each in columns:
@@ -31,6 +38,8 @@ def source_columns(columns: Sequence[TableColumn], object_name: str) -> Relation
                 "SLACKWATER_DUPLICATE_COLUMN", columnName=each.name, objectName=object_name
             )
         known.add(each.name.lower())
+        if stored_column(each.name) != each.name:
+            raise _mismatch(object_name, f"{each.name} is a name that Slackwater uses itself")
     desc = RelationDesc(tuple(map(_column, columns)))
     desc.arrow_schema()
     unclear = (unclear_field(each.name, each.spark_type) for each in desc.columns)

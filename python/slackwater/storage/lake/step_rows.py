@@ -20,7 +20,13 @@ import pyarrow.compute as pc
 from slackwater.persist.consolidate import consolidate
 from slackwater.persist.contents import repeated
 from slackwater.repr.dataflow_error import DataflowError
-from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, RelationDesc, stored_column
+from slackwater.repr.relation import (
+    DIFF_COLUMN,
+    DIFF_FIELD,
+    RelationDesc,
+    stored_column,
+    with_diff,
+)
 from slackwater.storage.envelope import row_key
 from slackwater.storage.pieces import PIECE_BYTES, Pieces, StagedRows
 from slackwater.storage.row_bytes import plain_rows
@@ -163,8 +169,8 @@ def any_of(rows: pa.Table, deleted: Sequence[DeletedValues]) -> pa.Array:
     return mask
 
 
-def conformed(rows: pa.Table, desc: RelationDesc) -> pa.Table:
-    """Rows of a table, with ``__diff`` if they have it, in the columns of their source.
+def conformed(rows: pa.Table, desc: RelationDesc, *, has_diff: bool) -> pa.Table:
+    """Rows of a table in the columns of their source, with ``__diff``, which is 1 if they lack it.
 
     Raises pa.ArrowException for a value that does not fit, and KeyError for a column that is not
     there.
@@ -173,10 +179,12 @@ def conformed(rows: pa.Table, desc: RelationDesc) -> pa.Table:
     arrays = [
         _as(rows.column(name), field.type) for name, field in zip(desc.names, schema, strict=True)
     ]
-    if DIFF_COLUMN in rows.column_names:
-        arrays.append(rows.column(DIFF_COLUMN).cast(pa.int64()))
-        schema = schema.append(DIFF_FIELD)
-    return pa.Table.from_arrays(arrays, schema=schema)
+    found = pa.Table.from_arrays(arrays, schema=schema)
+    if not has_diff:
+        return with_diff(found)
+    # A column of the table, which the source does not have, may have this name as well.
+    *_, place = (i for i, name in enumerate(rows.column_names) if name == DIFF_COLUMN)
+    return found.append_column(DIFF_FIELD, rows.column(place).cast(pa.int64()))
 
 
 def conformed_values(rows: pa.Table, desc: RelationDesc) -> DeletedValues:
