@@ -225,3 +225,18 @@ def test_what_values_take_away_is_durable_before():
     assert stepped(place).frontier.offset(0) == 2
     assert stepped(place).frontier.offset(0) == 4
     assert place.contents == {B: 2, (1, "b"): 1}
+
+
+def test_a_begin_that_is_gone_is_left_out_when_that_is_said():
+    table = FakeTable()
+    table.write({A: 1})
+    table.write({B: 1})
+    table.vacuum()
+    place = world(table, start=1)
+    place.has_lost = True
+    assert stepped(place) is None
+    assert place.said == "SLACKWATER_SOURCE_HISTORY_LOST"
+    asked = place.ingestion.resnapshot()
+    assert stepped(place).frontier.offset(0) == 3
+    assert asked.done.is_set()
+    assert place.contents == {A: 1, B: 1}

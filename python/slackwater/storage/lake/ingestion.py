@@ -195,25 +195,27 @@ class LakeIngestion:
 
     def close(self) -> None:
         self._work = self._pending = None
-        self._wanted, self._answered = [*self._answered, *self._wanted], []
+        # In place: another thread may add to them meanwhile.
+        self._wanted[:0] = self._answered
+        self._answered = []
         self._upstream.forget()
 
     def _begun(self) -> _Work:
         state = self._state
+        asked = list(self._wanted)  # Others may come meanwhile, behind these.
+        self._answered += asked
+        del self._wanted[: len(asked)]
         if state is None:
-            return self._first()
-        if self._wanted:
-            asked = list(self._wanted)  # Others may come meanwhile, behind these.
-            self._answered += asked
-            del self._wanted[: len(asked)]
+            return self._first(None if asked else self._config.start)
+        if asked:
             return self._again(state)
         if state.broken is not None:
             return self._stopped(state)
         return self._following(state)
 
-    def _first(self) -> _Work:
-        """The contents of a version, when there are none yet."""
-        history, start = self._upstream.history(), self._config.start
+    def _first(self, start: int | None) -> _Work:
+        """The contents of a version, when there are none yet; None: of the last one."""
+        history = self._upstream.history()
         version = history.newest() if start is None else history.at(start)
         rows = self._rows()
         state = self._arrived(history, version, version.number + 1)
