@@ -29,8 +29,8 @@ FIELD_ID = b"PARQUET:field_id"
 
 Json = Mapping[str, Any]
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_PLAIN: Mapping[str, pa.DataType] = {
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
@@ -42,7 +42,7 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_NAMES = {kind: name for name, kind in _PLAIN.items()} | {pa.int8(): "int", pa.int16(): "int"}
+_NAMES = {kind: name for name, kind in PLAIN.items()} | {pa.int8(): "int", pa.int16(): "int"}
 _WIDER = {("int", "long"), ("float", "double")}
 
 
@@ -271,13 +271,13 @@ def _fitted_plain(path: str, kind: pa.DataType, table: str) -> pa.DataType:
     if pa.types.is_nested(kind):
         raise Misfit(f"its column {path} has the type {table}, and is {kind} here")
     ours = _plain(kind)
-    decimal = _DECIMAL.fullmatch(table)
+    decimal = DECIMAL.fullmatch(table)
     if decimal is not None and pa.types.is_decimal(kind):
         precision, scale = int(decimal[1]), int(decimal[2])
         if scale == kind.scale and precision >= kind.precision:
             return pa.decimal128(precision, scale)
     elif ours == table or (ours, table) in _WIDER:
-        return _PLAIN[table]
+        return PLAIN[table]
     raise Misfit(f"its column {path} has the type {table}, and is {ours} here")
 
 

@@ -1,0 +1,178 @@
+"""Iceberg's own writers of rows and of deletes, over a table of the JVM that tests share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.iceberg.java import Java
+
+from slackwater.storage.access import IcebergAccess
+
+Row = Mapping[str, Any]
+
+
+@contextmanager
+def written_by_java(
+    java: Java, access: IcebergAccess, identifier: Sequence[str]
+) -> Iterator[JavaTable]:
+    """A table of a catalog in SQLite."""
+    database = access.url.removeprefix("sqlite:///")
+    named = _Named(tuple(identifier))
+    with java.table_of_database(database, access.warehouse or "", named) as table:
+        yield JavaTable(java, table)
+
+
+@dataclass(frozen=True)
+class _Named:
+    identifier: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class JavaTable:
+    """A loaded table of Java's. Values are texts and numbers of 32 bits."""
+
+    java: Java
+    table: Any
+
+    def change(
+        self,
+        rows: Sequence[Row] = (),
+        keys: Sequence[Row] = (),
+        positions: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        """Commits rows, deletes by values of columns, and deletes by positions, at once."""
+        delta = self.table.newRowDelta()
+        for file in self._data(rows):
+            delta.addRows(file)
+        for file in (*self._equal(keys), *self._positions(positions)):
+            delta.addDeletes(file)
+        delta.commit()
+
+    def compact(self) -> None:
+        """Writes all rows anew, in a commit that says so. Deletes go with the files."""
+        tasks = self._tasks()
+        if not tasks:
+            return
+        found = self._jvm.org.apache.iceberg.data.IcebergGenerics.read(self.table).build()
+        current = self.table.currentSnapshot().snapshotId()
+        rewrite = self.table.newRewrite().validateFromSnapshot(current)
+        for task in tasks:
+            rewrite.deleteFile(task.file())
+        for file in self._written(list(_each(found)), None, self._factory().newDataWriter):
+            rewrite.addFile(file.toDataFile())
+        found.close()
+        rewrite.commit()
+
+    def places(self) -> list[tuple[str, int]]:
+        """All rows that were written: their files, and positions in them."""
+        return [
+            (task.file().location(), position)
+            for task in self._tasks()
+            for position in range(task.file().recordCount())
+        ]
+
+    @property
+    def _jvm(self) -> Any:
+        return self.java.gateway.jvm
+
+    def _tasks(self) -> list[Any]:
+        planned = self.table.newScan().planFiles()
+        found = list(_each(planned))
+        planned.close()
+        return found
+
+    def _data(self, rows: Sequence[Row]) -> list[Any]:
+        records = [self._record(self.table.schema(), row) for row in rows]
+        written = self._written(records, None, self._factory().newDataWriter)
+        return [each.toDataFile() for each in written]
+
+    def _equal(self, keys: Sequence[Row]) -> list[Any]:
+        if not keys:
+            return []
+        names = self._jvm.java.util.ArrayList()
+        for name in keys[0]:
+            names.add(name)
+        schema = self.table.schema().select(names)
+        ids = [schema.findField(name).fieldId() for name in keys[0]]
+        records = [self._record(schema, row) for row in keys]
+        # The partition of a key is told by its columns, which have to be among those of the key.
+        factory = self._factory(ids, schema)
+        written = self._written(records, schema, factory.newEqDeleteWriter)
+        return [each.toDeleteFile() for each in written]
+
+    def _positions(self, positions: Sequence[tuple[str, int]]) -> list[Any]:
+        """A file for each partition; within it positions ascend."""
+        files = {task.file().location(): task.file() for task in self._tasks()}
+        by_partition: dict[tuple[int, str], list[tuple[str, int]]] = {}
+        for path, position in sorted(set(positions)):
+            scope = (files[path].specId(), files[path].partition().toString())
+            by_partition.setdefault(scope, []).append((path, position))
+        found = []
+        for several in by_partition.values():
+            of = files[several[0][0]]
+            factory = self._factory(spec=self.table.specs().get(of.specId()))
+            writer = factory.newPosDeleteWriter(self._output(), self._parquet, of.partition())
+            for path, position in several:
+                delete = self._jvm.org.apache.iceberg.deletes.PositionDelete.create()
+                writer.write(delete.set(path, position, None))
+            writer.close()
+            found.append(writer.toDeleteFile())
+        return found
+
+    def _written(
+        self, records: Sequence[Any], schema: Any, opened: Callable[..., Any]
+    ) -> list[Any]:
+        """The writers of files with the records, one for each partition; they are closed."""
+        spec = self.table.spec()
+        whole = self.table.schema()
+        writers: dict[str, Any] = {}
+        for record in records:
+            partition = None
+            if spec.isPartitioned():
+                partition = self._jvm.org.apache.iceberg.PartitionKey(spec, schema or whole)
+                wrapper = self._jvm.org.apache.iceberg.data.InternalRecordWrapper(
+                    (schema or whole).asStruct()
+                )
+                partition.partition(wrapper.wrap(record))
+            named = "" if partition is None else partition.toString()
+            if named not in writers:
+                writers[named] = opened(self._output(), self._parquet, partition)
+            writers[named].write(record)
+        for writer in writers.values():
+            writer.close()
+        return list(writers.values())
+
+    def _record(self, schema: Any, row: Row) -> Any:
+        record = self._jvm.org.apache.iceberg.data.GenericRecord.create(schema)
+        for name, value in row.items():
+            record.setField(name, value)
+        return record
+
+    def _factory(self, ids: Sequence[int] = (), schema: Any = None, spec: Any = None) -> Any:
+        chosen = None
+        if ids:
+            chosen = self.java.gateway.new_array(self._jvm.int, len(ids))
+            for place, each in enumerate(ids):
+                chosen[place] = each
+        return self._jvm.org.apache.iceberg.data.GenericAppenderFactory(
+            self.table.schema(), spec or self.table.spec(), chosen, schema, None
+        )
+
+    def _output(self) -> Any:
+        name = self.table.locationProvider().newDataLocation(f"{uuid.uuid4()}.parquet")
+        made = self.table.io().newOutputFile(name)
+        return self._jvm.org.apache.iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(made)
+
+    @property
+    def _parquet(self) -> Any:
+        return self._jvm.org.apache.iceberg.FileFormat.PARQUET
+
+
+def _each(found: Any) -> Iterable[Any]:
+    iterator = found.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
