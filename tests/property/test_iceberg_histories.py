@@ -22,10 +22,9 @@ from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTra
 from pyiceberg.types import IntegerType, NestedField, StringType
 from tests.property.histories import histories
 from tests.support.iceberg.java import Tables
-from tests.support.iceberg.writing import written_by_java
+from tests.support.iceberg.writing import an_origin, written_by_java
 
 from slackwater.adapter.external.iceberg import catalog_properties
-from slackwater.adapter.external.iceberg_history import IcebergOrigin
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +160,7 @@ def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec,
             ("n", "t"), SCHEMA, partition_spec=SPECS[spec], properties={"format-version": "2"}
         )
         writers = Writers(iceberg_java, access, catalog, spec != "whole")
-        history = IcebergOrigin(access, None, ("n", "t"), "s", "c").opened()
+        history = an_origin(access).opened()
         at = history.newest()
         contents = _counted(history.contents(at))
         assert not contents
@@ -182,7 +181,7 @@ def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec,
             assert history.at(version.number) == version
             assert _counted(history.contents(version)) == expected
         # Another one that begins in the middle reads the same.
-        fresh = IcebergOrigin(access, None, ("n", "t"), "s", "c").opened()
+        fresh = an_origin(access).opened()
         for version, expected in known[len(known) // 2 :][:1]:
             later = Counter(expected)
             for change in fresh.after(version):

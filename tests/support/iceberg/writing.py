@@ -10,7 +10,9 @@ from typing import Any
 
 from tests.support.iceberg.java import Java
 
-from slackwater.storage.access import IcebergAccess
+from slackwater.adapter.external.iceberg_history import IcebergOrigin
+from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.lake.config import IcebergPlace
 
 Row = Mapping[str, Any]
 
@@ -29,6 +31,13 @@ def written_by_java(
 @dataclass(frozen=True)
 class _Named:
     identifier: tuple[str, ...]
+
+
+def an_origin(
+    access: IcebergAccess, table: str = "t", aws: AwsAccess | None = None
+) -> IcebergOrigin:
+    """The table of a source, in the namespace n."""
+    return IcebergOrigin(access, aws, IcebergPlace("n", table), "the source", "the connection")
 
 
 @dataclass(frozen=True)

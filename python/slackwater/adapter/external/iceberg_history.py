@@ -35,12 +35,14 @@ from slackwater.storage.iceberg.live_files import (
 )
 from slackwater.storage.iceberg.projection import Unreadable
 from slackwater.storage.iceberg.schema import Json
+from slackwater.storage.lake.config import IcebergPlace
 from slackwater.storage.lake.history import (
     TableColumn,
     TableHistory,
     TableVersion,
     VersionChanges,
 )
+from slackwater.storage.lake.ingestion import history_lost, replaced
 
 _FORMAT = 2
 _EMPTY = ""
@@ -52,7 +54,7 @@ _COMPACTS = "replace"
 
 @dataclass(frozen=True, slots=True)
 class IcebergOrigin:
-    """The table of a source: the parts of its namespace and its name.
+    """The table of a source.
 
     `access` leads to the catalog, `aws` to where the files are, if that is to be said. The others
     are names in messages.
@@ -60,14 +62,19 @@ class IcebergOrigin:
 
     access: IcebergAccess
     aws: AwsAccess | None
-    identifier: tuple[str, ...]
+    place: IcebergPlace
     object_name: str
     connection_name: str
 
     @property
     def shown(self) -> str:
         """The table as messages name it."""
-        return f"the table {'.'.join(self.identifier)}"
+        return self.place.shown
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The parts of its namespace and its name."""
+        return (*self.place.namespace.split("."), self.place.table)
 
     def opened(self) -> TableHistory:
         """Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SOURCE_UNREACHABLE."""
@@ -87,23 +94,11 @@ class IcebergOrigin:
 
     def lost(self, what: str) -> SlackwaterError:
         """SLACKWATER_SOURCE_HISTORY_LOST."""
-        return user_error(
-            "SLACKWATER_SOURCE_HISTORY_LOST",
-            objectName=self.object_name,
-            what=f"{what} of {self.shown} is there no more",
-            advice=f"ALTER SOURCE {self.object_name} RESNAPSHOT reads the table again, and commits "
-            "the difference to what there is.",
-        )
+        return history_lost(self.object_name, f"{what} of {self.shown} is there no more")
 
     def replaced(self, before: str, now: str) -> SlackwaterError:
         """SLACKWATER_SOURCE_REPLACED."""
-        return user_error(
-            "SLACKWATER_SOURCE_REPLACED",
-            objectName=self.object_name,
-            what=self.shown,
-            before=before,
-            now=now,
-        )
+        return replaced(self.object_name, self.shown, before, now)
 
     def unreadable(self, file: str, reason: str) -> SlackwaterError:
         """SLACKWATER_SOURCE_FILE_UNREADABLE."""

@@ -16,6 +16,7 @@ from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.delta_history import DeltaHistory
+from slackwater.adapter.external.iceberg_history import IcebergOrigin
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.writing.group_commit import at_time
 from slackwater.adapter.writing.staged_files import staged_piece
@@ -25,7 +26,7 @@ from slackwater.persist.consolidate import consolidate
 from slackwater.persist.error_shards import all_errors_at
 from slackwater.persist.reading import read_where
 from slackwater.repr.dataflow_error import DataflowError, decode
-from slackwater.repr.errors import unsupported
+from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN
@@ -91,8 +92,16 @@ class LakeSources:
         match place:
             case DeltaPlace(uri=uri):
                 return DeltaHistory(object_name, uri)
-            case IcebergPlace():
-                raise unsupported("CREATE SOURCE ... FROM ICEBERG", advice="Read a Delta table.")
+            case IcebergPlace(aws=aws):
+                if connection is None:
+                    raise FatalError(f"the source {object_name} has no connection")
+                return IcebergOrigin(
+                    self.connections.iceberg(connection),
+                    None if aws is None else self.connections.aws(aws),
+                    place,
+                    object_name,
+                    self.relations.item(connection).full_name,
+                ).opened()
 
 
 @dataclass(slots=True)
