@@ -42,10 +42,11 @@ def an_origin(
 
 @dataclass(frozen=True)
 class JavaTable:
-    """A loaded table of Java's. Values are texts and numbers of 32 bits."""
+    """A loaded table of Java's. Values are texts, numbers of 32 bits, and mappings of these."""
 
     java: Java
     table: Any
+    file_format: str = "PARQUET"
 
     def change(
         self,
@@ -102,11 +103,12 @@ class JavaTable:
     def _equal(self, keys: Sequence[Row]) -> list[Any]:
         if not keys:
             return []
+        named = list(_paths(keys[0]))
         names = self._jvm.java.util.ArrayList()
-        for name in keys[0]:
+        for name in named:
             names.add(name)
         schema = self.table.schema().select(names)
-        ids = [schema.findField(name).fieldId() for name in keys[0]]
+        ids = [schema.findField(name).fieldId() for name in named]
         records = [self._record(schema, row) for row in keys]
         # The partition of a key is told by its columns, which have to be among those of the key.
         factory = self._factory(ids, schema)
@@ -124,7 +126,7 @@ class JavaTable:
         for several in by_partition.values():
             of = files[several[0][0]]
             factory = self._factory(spec=self.table.specs().get(of.specId()))
-            writer = factory.newPosDeleteWriter(self._output(), self._parquet, of.partition())
+            writer = factory.newPosDeleteWriter(self._output(), self._format, of.partition())
             for path, position in several:
                 delete = self._jvm.org.apache.iceberg.deletes.PositionDelete.create()
                 writer.write(delete.set(path, position, None))
@@ -149,7 +151,7 @@ class JavaTable:
                 partition.partition(wrapper.wrap(record))
             named = "" if partition is None else partition.toString()
             if named not in writers:
-                writers[named] = opened(self._output(), self._parquet, partition)
+                writers[named] = opened(self._output(), self._format, partition)
             writers[named].write(record)
         for writer in writers.values():
             writer.close()
@@ -158,6 +160,8 @@ class JavaTable:
     def _record(self, schema: Any, row: Row) -> Any:
         record = self._jvm.org.apache.iceberg.data.GenericRecord.create(schema)
         for name, value in row.items():
+            if isinstance(value, Mapping):
+                value = self._record(schema.findField(name).type().asStructType(), value)
             record.setField(name, value)
         return record
 
@@ -177,8 +181,17 @@ class JavaTable:
         return self._jvm.org.apache.iceberg.encryption.EncryptedFiles.plainAsEncryptedOutput(made)
 
     @property
-    def _parquet(self) -> Any:
-        return self._jvm.org.apache.iceberg.FileFormat.PARQUET
+    def _format(self) -> Any:
+        return self._jvm.org.apache.iceberg.FileFormat.fromString(self.file_format)
+
+
+def _paths(row: Row) -> Iterator[str]:
+    """The names of the values, within those of the structs that have them."""
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in _paths(value))
+        else:
+            yield name
 
 
 def _each(found: Any) -> Iterable[Any]:

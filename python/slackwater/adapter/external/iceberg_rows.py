@@ -233,12 +233,14 @@ def _only(path: Sequence[Json]) -> Json:
 
 
 def _leaves(rows: pa.Table, paths: Sequence[Sequence[Json]]) -> pa.Table:
-    """The innermost values of each column."""
+    """The innermost values of each column, and whether what they are within is NULL."""
     columns = []
     for column, path in zip(rows.columns, paths, strict=True):
-        depth = len(path) - 1
-        columns.append(pc.struct_field(column, [0] * depth) if depth else column)
-    return pa.Table.from_arrays(columns, [str(place) for place in range(len(paths))])
+        for _ in path[1:]:
+            columns.append(pc.is_null(column))
+            column = pc.struct_field(column, [0])
+        columns.append(column)
+    return pa.Table.from_arrays(columns, [str(place) for place in range(len(columns))])
 
 
 def _by_path(found: pa.Table) -> Positions:
