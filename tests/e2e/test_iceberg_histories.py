@@ -311,6 +311,20 @@ def test_deletes_by_fields_within_columns(lake, iceberg_java):
     assert [row[0] for row in found] == [1, 3, 5]
 
 
+def test_deletes_by_numbers_that_are_equal_in_some_eyes(lake, iceberg_java):
+    lake.made(pa.schema([("k", pa.int32()), ("d", pa.float64())]))
+    lake.append((1, 0.0), (2, -0.0), (3, None), (4, float("nan")), (5, 1.5))
+    history = lake.history()
+    for key, left in ((-0.0, [1, 3, 4, 5]), (None, [1, 4, 5]), (1.5, [1, 4]), (0.0, [4])):
+        with written_by_java(iceberg_java, lake.access, ("n", "t")) as table:
+            table.change(keys=[{"d": key}])
+        found = [
+            row["k"] for each in history.contents(history.newest()) for row in each.to_pylist()
+        ]
+        java = sorted(row[0] for row in iceberg_java.rows(lake.loaded().metadata_location))
+        assert sorted(found) == java == left
+
+
 def test_many_groups_of_rows(lake, iceberg_java, monkeypatch):
     """Positions count through a file; of deletes little is kept."""
     monkeypatch.setattr(KeptDeletes.__init__, "__defaults__", (1,))

@@ -34,7 +34,7 @@ from slackwater.storage.iceberg.live_files import (
     differences,
 )
 from slackwater.storage.iceberg.projection import Unreadable
-from slackwater.storage.iceberg.schema import Json
+from slackwater.storage.iceberg.schema import Json, table_identifier
 from slackwater.storage.lake.config import IcebergPlace
 from slackwater.storage.lake.history import (
     TableColumn,
@@ -71,14 +71,10 @@ class IcebergOrigin:
         """The table as messages name it."""
         return self.place.shown
 
-    @property
-    def identifier(self) -> tuple[str, ...]:
-        """The parts of its namespace and its name."""
-        return (*self.place.namespace.split("."), self.place.table)
-
     def opened(self) -> TableHistory:
-        """Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_SOURCE_UNREACHABLE."""
-        return IcebergHistory(self, libraries.pyiceberg())
+        """Raises SLACKWATER_CONNECTOR_MISSING, and SLACKWATER_INVALID_OPTION for an empty name."""
+        identifier = table_identifier(self.place, "CREATE SOURCE")
+        return IcebergHistory(self, identifier, libraries.pyiceberg())
 
     def unreachable(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SOURCE_UNREACHABLE."""
@@ -110,6 +106,7 @@ class IcebergHistory:
     """A `TableHistory` over pyiceberg."""
 
     origin: IcebergOrigin
+    identifier: tuple[str, ...]
     library: Any
     _catalog: Any = field(default=None, init=False)
     _table: Any = field(default=None, init=False)
@@ -265,7 +262,7 @@ class IcebergHistory:
         with self._reaching():
             if self._catalog is None:
                 self._catalog = opened(self.library, self.origin.access, self.origin.aws)
-            self._table = self._catalog.load_table(self.origin.identifier)
+            self._table = self._catalog.load_table(self.identifier)
         metadata = self._table.metadata
         if metadata.format_version != _FORMAT:
             raise self.origin.unreadable(

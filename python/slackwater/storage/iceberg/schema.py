@@ -93,11 +93,7 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
     place = config.place
     if not isinstance(place, IcebergPlace):
         raise FatalError(f"{place.shown} is none of Iceberg")
-    identifier = (*place.namespace.split("."), place.table)
-    for part in identifier:
-        if not part:
-            option = "TABLE" if not place.table else "NAMESPACE"
-            raise invalid_option(option, "CREATE SINK", repr(part), "a part of it is empty")
+    identifier = table_identifier(place, "CREATE SINK")
     fields = []
     for column, field in zip(desc.columns, desc.arrow_schema(), strict=True):
         if (unclear := unclear_field(column.name, column.spark_type)) is not None:
@@ -107,6 +103,19 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
     return SinkColumns(identifier, place.shown, pa.schema(fields), config.key)
+
+
+def table_identifier(place: IcebergPlace, statement: str) -> tuple[str, ...]:
+    """The parts of a table's namespace, and its name.
+
+    Raises SLACKWATER_INVALID_OPTION for an empty one.
+    """
+    identifier = (*place.namespace.split("."), place.table)
+    for part in identifier:
+        if not part:
+            option = "TABLE" if not place.table else "NAMESPACE"
+            raise invalid_option(option, statement, repr(part), "a part of it is empty")
+    return identifier
 
 
 @dataclass(frozen=True, slots=True)
