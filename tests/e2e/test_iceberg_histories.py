@@ -1,6 +1,6 @@
 """What sources read of real Iceberg tables: types, schemas, partitions, and histories that break.
 
-Random histories are in `tests/property/test_iceberg_histories.py`.
+Random histories are in `tests/property/test_iceberg_snapshots.py`.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def test_versions_of_the_format(lake, iceberg_java):
     lake.made(properties={"format-version": "1"})
     lake.append((1, "a"))
     lake.append((2, "b"))
-    told = refused("SLACKWATER_SOURCE_FILE_UNREADABLE", lake.history().newest)
+    told = refused("SLACKWATER_SOURCE_TABLE_UNREADABLE", lake.history().newest)
     assert "its format version is 1, and not 2" in told
     with lake.loaded().transaction() as change:
         change.upgrade_table_version(2)
@@ -190,7 +190,7 @@ def test_versions_of_the_format(lake, iceberg_java):
     assert found[repr((1, "a"))] == 0
     with written_by_java(iceberg_java, lake.access, ("n", "t")) as table:
         table.table.updateProperties().set("format-version", "3").commit()
-    told = refused("SLACKWATER_SOURCE_FILE_UNREADABLE", history.newest)
+    told = refused("SLACKWATER_SOURCE_TABLE_UNREADABLE", history.newest)
     assert "its format version is 3, and not 2" in told
 
 
@@ -200,7 +200,7 @@ def test_other_files_than_those_of_parquet(lake, iceberg_java):
         replace(table, file_format="AVRO").change([{"k": 1, "v": "a"}])
     history = lake.history()
     told = refused(
-        "SLACKWATER_SOURCE_FILE_UNREADABLE", lambda: list(history.contents(history.newest()))
+        "SLACKWATER_SOURCE_TABLE_UNREADABLE", lambda: list(history.contents(history.newest()))
     )
     assert "its format is AVRO, and not PARQUET" in told
 
@@ -416,7 +416,7 @@ def test_histories_that_are_lost_and_that_are_others(lake):
     assert last.version.number == other.version.number + 2
     refused("SLACKWATER_SOURCE_HISTORY_LOST", lambda: history.at(other.version.number + 1))
     lake.catalog.drop_table(("n", "t"))
-    refused("SLACKWATER_SOURCE_UNREACHABLE", history.newest)
+    refused("SLACKWATER_SOURCE_TABLE_UNREADABLE", history.newest)
     lake.made()
     message = refused("SLACKWATER_SOURCE_REPLACED", lambda: history.after(last.version))
     assert last.version.table in message
@@ -449,8 +449,8 @@ def test_a_server_and_its_secrets(iceberg_java):
     )
     message = refused("SLACKWATER_SOURCE_UNREACHABLE", an_origin(away).opened().newest)
     assert "hunter2" not in message
-    message = refused("SLACKWATER_SOURCE_UNREACHABLE", lake.history("none").newest)
-    assert "the table n.none" in message
+    message = refused("SLACKWATER_SOURCE_TABLE_UNREADABLE", lake.history("none").newest)
+    assert "the table n.none: there is no such table" in message
 
 
 def test_tables_in_s3(tmp_path, s3):

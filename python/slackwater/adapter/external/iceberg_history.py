@@ -42,7 +42,7 @@ from slackwater.storage.lake.history import (
     TableVersion,
     VersionChanges,
 )
-from slackwater.storage.lake.ingestion import history_lost, replaced
+from slackwater.storage.lake.ingestion import history_lost, replaced, unreadable
 
 _FORMAT = 2
 _EMPTY = ""
@@ -96,9 +96,9 @@ class IcebergOrigin:
         """SLACKWATER_SOURCE_REPLACED."""
         return replaced(self.object_name, self.shown, before, now)
 
-    def unreadable(self, file: str, reason: str) -> SlackwaterError:
-        """SLACKWATER_SOURCE_FILE_UNREADABLE."""
-        return user_error("SLACKWATER_SOURCE_FILE_UNREADABLE", file=file, reason=reason)
+    def unreadable(self, reason: str) -> SlackwaterError:
+        """SLACKWATER_SOURCE_TABLE_UNREADABLE."""
+        return unreadable(self.object_name, self.shown, reason)
 
 
 @dataclass(slots=True)
@@ -189,7 +189,7 @@ class IcebergHistory:
                 try:
                     yield from files.changed(change)
                 except Unreadable as error:
-                    raise self.origin.unreadable(change.file.path, str(error)) from None
+                    raise self.origin.unreadable(f"{change.file.path}: {error}") from None
 
     def _files(self, snapshot: Any) -> TableFiles:
         return TableFiles(self._table, self._schema(snapshot)["fields"], self._kept)
@@ -213,7 +213,7 @@ class IcebergHistory:
             file = entry.data_file
             if file.file_format != known.FileFormat.PARQUET:
                 reason = f"its format is {file.file_format.value}, and not PARQUET"
-                raise self.origin.unreadable(file.file_path, reason)
+                raise self.origin.unreadable(f"{file.file_path}: {reason}")
             values = tuple(file.partition[place] for place in range(len(spec.fields)))
             scope: Scope = (spec.spec_id, values)
             sequence = entry.sequence_number or 0
@@ -266,16 +266,18 @@ class IcebergHistory:
         metadata = self._table.metadata
         if metadata.format_version != _FORMAT:
             raise self.origin.unreadable(
-                self.origin.shown,
-                f"its format version is {metadata.format_version}, and not {_FORMAT}",
+                f"its format version is {metadata.format_version}, and not {_FORMAT}"
             )
         return metadata
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
         """Makes errors of sources of what the catalog, its database and files raise."""
+        known = self.library.exceptions
         try:
             yield
+        except (known.NoSuchTableError, known.NoSuchNamespaceError):
+            raise self.origin.unreadable("there is no such table") from None
         except FileNotFoundError as missing:
             raise self.origin.lost(f"a file ({first_line(str(missing))})") from None
         except failures(self.library) as failed:

@@ -36,7 +36,7 @@ Positions = Mapping[str, Any]
 
 @dataclass(slots=True)
 class KeptDeletes:
-    """What files of deletes have: the last that were read, up to a number of bytes."""
+    """Keeps what files of deletes have: of the last that were read, up to a number of bytes."""
 
     limit_bytes: int = _KEPT_BYTES
     _held: OrderedDict[tuple[Any, ...], tuple[Any, int]] = field(
@@ -45,7 +45,7 @@ class KeptDeletes:
     _bytes: int = field(default=0, init=False)
 
     def get(self, key: tuple[Any, ...], read: Callable[[], tuple[Any, int]]) -> Any:
-        """What is kept under the key, or what `read` gives, with its size."""
+        """Gives what is kept under the key, or what `read` gives, with its size."""
         if key in self._held:
             self._held.move_to_end(key)
             return self._held[key][0]
@@ -183,7 +183,7 @@ class _GroupOfRows:
         return found
 
     def diffs(self, change: FileChange) -> Any:
-        """How often each row comes: -1, 0 or 1."""
+        """Counts how often each row comes: -1, 0 or 1."""
         before, after = set(change.before or ()), set(change.after or ())
         shared = before & after
         gone_before, gone_after = self._deleted(before - shared), self._deleted(after - shared)
@@ -193,7 +193,7 @@ class _GroupOfRows:
         return diffs * ~self._deleted(shared) if diffs.any() else diffs
 
     def _deleted(self, deletes: Iterable[DeleteFile]) -> Any:
-        """Which rows these files delete."""
+        """Finds the rows that these files delete."""
         found = np.zeros(self.count, np.bool_)
         by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
         for each in deletes:

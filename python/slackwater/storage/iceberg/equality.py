@@ -17,7 +17,7 @@ _BITS = {pa.float32(): (pa.int32(), np.float32), pa.float64(): (pa.int64(), np.f
 
 
 def matches(rows: pa.Table, keys: pa.Table) -> Any:
-    """Which rows have the values of one of the keys: an array of numpy's.
+    """Finds the rows that have the values of one of the keys: an array of numpy's.
 
     Both have the same number of columns, of the same types.
     """

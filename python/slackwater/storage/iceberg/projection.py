@@ -167,7 +167,7 @@ def _id_of(field: pa.Field) -> int | None:
 
 
 def _entries(values: pa.Array) -> tuple[Callable[[pa.Array], pa.Array], pa.Array]:
-    """What takes the part of the entries that these lists or maps have, and offsets within it."""
+    """Gives what takes the part of the entries that lists or maps have, and offsets within it."""
     offsets = values.offsets.to_numpy()
     start, end = int(offsets[0]), int(offsets[-1])
     return lambda entries: entries.slice(start, end - start), pa.array(offsets - start, pa.int32())
