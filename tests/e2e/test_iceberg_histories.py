@@ -372,6 +372,17 @@ def test_what_our_own_sink_writes(lake):
         Counter({repr((2, "b")): -1}),
     ]
     assert all_of(history, history.newest()) == rows((1, "c"))
+    # Where the columns of the source are known, keys are told and no data file is read.
+    told = an_origin(lake.access, columns=history.columns(at)).opened()
+    told_changes = [
+        ([row for each in change.deleted for row in each.to_pylist()], rows_of(change.rows))
+        for change in told.after(at)
+    ]
+    assert told_changes == [
+        ([], rows((1, "a"), (2, "b"))),
+        ([{"k": 1}], rows((1, "c"))),
+        ([{"k": 2}, {"k": 3}], Counter()),
+    ]
 
 
 def test_histories_that_are_lost_and_that_are_others(lake):

@@ -13,6 +13,7 @@ from tests.support.iceberg.java import Java
 from slackwater.adapter.external.iceberg_history import IcebergOrigin
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.lake.config import IcebergPlace
+from slackwater.storage.lake.history import TableColumn
 
 Row = Mapping[str, Any]
 
@@ -34,10 +35,14 @@ class _Named:
 
 
 def an_origin(
-    access: IcebergAccess, table: str = "t", aws: AwsAccess | None = None
+    access: IcebergAccess,
+    table: str = "t",
+    aws: AwsAccess | None = None,
+    columns: Sequence[TableColumn] = (),
 ) -> IcebergOrigin:
-    """The table of a source, in the namespace n."""
-    return IcebergOrigin(access, aws, IcebergPlace("n", table), "the source", "the connection")
+    """The table of a source with these columns, in the namespace n."""
+    place = IcebergPlace("n", table)
+    return IcebergOrigin(access, aws, place, "the source", "the connection", columns)
 
 
 @dataclass(frozen=True)

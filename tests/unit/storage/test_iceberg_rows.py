@@ -2,6 +2,7 @@
 
 import math
 import uuid
+from dataclasses import replace
 from decimal import Decimal
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.iceberg.columns import path_to, table_columns
+from slackwater.storage.iceberg.columns import comparable_ids, path_to, table_columns
 from slackwater.storage.iceberg.equality import matches
 from slackwater.storage.iceberg.live_files import (
     EVERYWHERE,
@@ -18,6 +19,7 @@ from slackwater.storage.iceberg.live_files import (
     DeleteFile,
     FileChange,
     LiveFiles,
+    by_value_alone,
     differences,
 )
 from slackwater.storage.iceberg.projection import Projection, Unreadable, with_ids
@@ -327,3 +329,44 @@ def test_differences_are_files_and_the_deletes_that_apply_to_them():
         FileChange(old, (later, known), (known,)),
         FileChange(new, (later,), ()),
     ]
+
+
+def test_deletes_that_the_values_of_rows_tell():
+    parted = (1, ("x",))
+    old, new = DataFile("a", 1, WHOLE, 1), DataFile("c", 3, WHOLE, 1)
+    apart = DataFile("p", 1, parted, 1)
+    partitioning = {0: set(), 1: {1}}
+
+    def told(delete, before=(old,), came=(new,), ids=(1, 2)):
+        after = LiveFiles.of([*before, *came, delete])
+        return by_value_alone(LiveFiles.of(before), after, ids, partitioning) == [delete]
+
+    whole = DeleteFile("d", 3, EVERYWHERE, 1, (1, 2))
+    assert told(whole)
+    assert told(whole, before=(old, apart))
+    # By positions, by a column that the source does not have, and by one that it does.
+    assert not told(DeleteFile("d", 3, WHOLE, 1))
+    assert not told(whole, ids=(1,))
+    assert told(DeleteFile("d", 3, EVERYWHERE, 1, (2,)), ids=(2,))
+    # Not all rows of before, or also rows that come.
+    assert not told(replace(whole, sequence=1))
+    assert not told(whole, came=(DataFile("c", 2, WHOLE, 1),))
+    # Of a partition, which the values tell or do not tell; and beside other partitions.
+    within = DeleteFile("d", 3, parted, 1, (1, 2))
+    assert told(within, before=(apart,))
+    assert not told(replace(within, equality_ids=(2,)), before=(apart,))
+    assert not told(within, before=(apart, old))
+    # It was there already.
+    known = LiveFiles.of([old, whole])
+    assert by_value_alone(known, known, (1, 2), partitioning) == []
+    assert not known.without([whole]).deletes
+
+
+def test_columns_that_are_equal_where_their_values_are():
+    schema = struct(
+        field(1, "a", "int"),
+        field(2, "b", "double"),
+        field(3, "s", struct()),
+        field(4, "d", "date"),
+    )
+    assert comparable_ids(schema, ["1", "2", "3"]) == {1}

@@ -22,15 +22,17 @@ from slackwater.adapter.external.iceberg_rows import KeptDeletes, TableFiles, sc
 from slackwater.repr.errors import SlackwaterError, first_line, user_error
 from slackwater.repr.relation import DIFF_COLUMN
 from slackwater.storage.access import AwsAccess, IcebergAccess
-from slackwater.storage.iceberg.columns import table_columns
+from slackwater.storage.iceberg.columns import comparable_ids, table_columns
 from slackwater.storage.iceberg.live_files import (
     EVERYWHERE,
     DataFile,
     DeleteFile,
     FileChange,
     LiveFiles,
+    Partitioning,
     Scope,
     Within,
+    by_value_alone,
     differences,
 )
 from slackwater.storage.iceberg.projection import Unreadable
@@ -56,8 +58,9 @@ _COMPACTS = "replace"
 class IcebergOrigin:
     """The table of a source.
 
-    `access` leads to the catalog, `aws` to where the files are, if that is to be said. The others
-    are names in messages.
+    `access` leads to the catalog, `aws` to where the files are, if that is to be said. `columns`
+    are those of the source: deletes by their values are told as such, all others as rows that go.
+    What is left are names in messages.
     """
 
     access: IcebergAccess
@@ -65,6 +68,7 @@ class IcebergOrigin:
     place: IcebergPlace
     object_name: str
     connection_name: str
+    columns: Sequence[TableColumn] = ()
 
     @property
     def shown(self) -> str:
@@ -172,24 +176,42 @@ class IcebergHistory:
         for before, snapshot in pairwise(snapshots):
             with self._reaching():
                 changes: list[FileChange] = []
+                deletes: list[DeleteFile] = []
                 if _operation(snapshot) != _COMPACTS:
-                    changes += differences(self._live(before), self._live(snapshot))
+                    old, new = self._live(before), self._live(snapshot)
+                    deletes += by_value_alone(old, new, self._ids(snapshot), self._partitioning())
+                    changes += differences(old, new.without(deletes))
                 columns = table_columns(self._schema(snapshot))
+            files = self._files(snapshot)
             yield VersionChanges(
                 version=self._version(snapshot),
                 columns=columns,
-                rows=self._rows(self._files(snapshot), changes),
-                deleted=iter(()),
-                size_bytes=sum(each.size_bytes for each in changes),
+                rows=self._rows(files, changes),
+                deleted=self._deleted(files, deletes),
+                size_bytes=sum(each.size_bytes for each in changes)
+                + sum(each.size_bytes for each in deletes),
             )
+
+    def _ids(self, snapshot: Any) -> frozenset[int]:
+        """The ids of the columns of the source whose values tell which rows go."""
+        known = [each.identity for each in self.origin.columns]
+        return comparable_ids(self._schema(snapshot), known)
+
+    def _partitioning(self) -> Partitioning:
+        return {
+            spec_id: {each.source_id for each in spec.fields if str(each.transform) != "void"}
+            for spec_id, spec in self._table.metadata.specs().items()
+        }
+
+    def _deleted(self, files: TableFiles, deletes: Sequence[DeleteFile]) -> Iterator[pa.Table]:
+        for delete in deletes:
+            with self._reaching(delete.path):
+                yield files.values(delete)
 
     def _rows(self, files: TableFiles, changes: Sequence[FileChange]) -> Iterator[pa.Table]:
         for change in changes:
-            with self._reaching():
-                try:
-                    yield from files.changed(change)
-                except Unreadable as error:
-                    raise self.origin.unreadable(f"{change.file.path}: {error}") from None
+            with self._reaching(change.file.path):
+                yield from files.changed(change)
 
     def _files(self, snapshot: Any) -> TableFiles:
         return TableFiles(self._table, self._schema(snapshot)["fields"], self._kept)
@@ -271,13 +293,15 @@ class IcebergHistory:
         return metadata
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _reaching(self, file: str = "") -> Iterator[None]:
         """Makes errors of sources of what the catalog, its database and files raise."""
         known = self.library.exceptions
         try:
             yield
         except (known.NoSuchTableError, known.NoSuchNamespaceError):
             raise self.origin.unreadable("there is no such table") from None
+        except Unreadable as error:
+            raise self.origin.unreadable(f"{file}: {error}") from None
         except FileNotFoundError as missing:
             raise self.origin.lost(f"a file ({first_line(str(missing))})") from None
         except failures(self.library) as failed:

@@ -97,6 +97,10 @@ class TableFiles:
 
         return self.kept.get((delete.path,), read)  # type: ignore[no-any-return]
 
+    def values(self, delete: DeleteFile) -> pa.Table:
+        """The values that a file deletes by, under the names of their columns."""
+        return self.keys(delete, [_only(path) for path in self.key_fields(delete.equality_ids)])
+
     def keys(self, delete: DeleteFile, fields: Sequence[Json]) -> pa.Table:
         """The values of these fields, whose rows a file deletes."""
 

@@ -32,7 +32,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN
 from slackwater.storage.ingestion import Reached, Resumed
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace
-from slackwater.storage.lake.history import TableHistory
+from slackwater.storage.lake.history import TableColumn, TableHistory
 from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig
 from slackwater.storage.pieces import StagedRows
 
@@ -77,7 +77,9 @@ class LakeSources:
                 config.start,
             ),
             _Upstream(
-                lambda: self._opened(item.full_name, config.place, details.connection),
+                lambda: self._opened(
+                    item.full_name, config.place, details.connection, config.columns
+                ),
                 lambda: " ".join(map(self.connections.version, details.connections)),
             ),
             _Collection(self.relations, item.id),
@@ -87,7 +89,11 @@ class LakeSources:
         return Resumed(ingestion, reached, ingestion.close)
 
     def _opened(
-        self, object_name: str, place: LakePlace, connection: GlobalId | None
+        self,
+        object_name: str,
+        place: LakePlace,
+        connection: GlobalId | None,
+        columns: Sequence[TableColumn] = (),
     ) -> TableHistory:
         match place:
             case DeltaPlace(uri=uri):
@@ -101,6 +107,7 @@ class LakeSources:
                     place,
                     object_name,
                     self.relations.item(connection).full_name,
+                    columns,
                 ).opened()
 
 

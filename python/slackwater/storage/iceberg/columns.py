@@ -9,7 +9,7 @@ Source: docs/decisions 0080.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -34,6 +34,7 @@ _SPARK = {
     )
 }
 _FIXED = "fixed["
+_INEXACT = ("float", "double")
 _AS_TEXT = frozenset({"time", "uuid"})
 """The types that Spark has as texts alone."""
 
@@ -61,6 +62,17 @@ def arrow_fields(fields: Sequence[Json]) -> pa.Schema:
     """
     columns = tuple(Column(each["name"], json.dumps(_spark_type(each["type"]))) for each in fields)
     return RelationDesc(columns).arrow_schema()
+
+
+def comparable_ids(schema: Json, identities: Collection[str]) -> frozenset[int]:
+    """The ids of those of the columns that are equal where their values here are."""
+    return frozenset(
+        each["id"]
+        for each in schema["fields"]
+        if str(each["id"]) in identities
+        and isinstance(each["type"], str)
+        and each["type"] not in _INEXACT
+    )
 
 
 def path_to(fields: Sequence[Json], field_id: int) -> tuple[Json, ...]:

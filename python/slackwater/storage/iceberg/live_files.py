@@ -5,7 +5,7 @@ Source: docs/decisions 0080.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 Scope = tuple[int, tuple[Hashable, ...]]
@@ -13,6 +13,8 @@ Scope = tuple[int, tuple[Hashable, ...]]
 Within = Scope | str | None
 """A partition, the path of a data file, or all of the table."""
 EVERYWHERE = None
+Partitioning = Mapping[int, Set[int]]
+"""The ids of the fields of which the partitions of each spec are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,10 @@ class LiveFiles:
         """The deletes that apply to a data file."""
         return _applying(self._by_place, file)
 
+    def without(self, deletes: Collection[DeleteFile]) -> LiveFiles:
+        """The same without some of the deletes."""
+        return LiveFiles.of((*self.data, *self.deletes.difference(deletes)))
+
     def contents(self) -> Iterator[FileChange]:
         """All data files, as if there had been none."""
         return differences(LiveFiles.of(()), self)
@@ -101,6 +107,32 @@ def differences(before: LiveFiles, after: LiveFiles) -> Iterator[FileChange]:
                 yield FileChange(file, before.applying(file), after.applying(file))
     for file in _ordered(after.data - before.data):
         yield FileChange(file, None, after.applying(file))
+
+
+def by_value_alone(
+    before: LiveFiles, after: LiveFiles, ids: Collection[int], partitioning: Partitioning
+) -> list[DeleteFile]:
+    """The deletes that come with `after` and that the values of rows tell: no file has to be read.
+
+    Each row of `before` with such values goes, in whatever file it is, and no other. The values are
+    those of fields among `ids`. Of a partition that is so when the values say which one it is.
+    """
+    came = after.deletes - before.deletes
+    known = max((each.sequence for each in before.data), default=-1)
+    first = min((each.sequence for each in after.data - before.data), default=None)
+    specs = {each.scope[0] for each in before.data}
+
+    def is_told(delete: DeleteFile) -> bool:
+        if not delete.equality_ids or not set(delete.equality_ids) <= set(ids):
+            return False
+        if delete.sequence <= known or (first is not None and first < delete.sequence):
+            return False
+        if not isinstance(delete.within, tuple):
+            return delete.within is EVERYWHERE
+        spec_id, _ = delete.within
+        return specs <= {spec_id} and partitioning[spec_id] <= set(delete.equality_ids)
+
+    return sorted(filter(is_told, came), key=lambda each: each.path)
 
 
 def _applying(
