@@ -306,6 +306,7 @@ FIGURES = {
     "delta_sink": lake_sink_figures.delta_sink,
     "iceberg_sink": lake_sink_figures.iceberg_sink,
     "delta_source": lake_source_figures.delta_source,
+    "iceberg_source": lake_source_figures.iceberg_source,
     "postgres": postgres_figures.postgres,
     "many_views": view_figures.many_views,
     "hydration": view_figures.hydration,

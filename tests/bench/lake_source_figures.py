@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 
@@ -9,6 +10,10 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from tests.bench.figure import Figure
 from tests.support.applications.application import Application
+from tests.support.iceberg.java import Tables, a_target
+
+from slackwater.repr.frontier import Frontier
+from slackwater.storage.lake.table import LakeChanges, LakeProgress
 
 ROWS = 2_000_000
 APPENDED = 1_000_000
@@ -31,6 +36,35 @@ def delta_source(folder):
         application.sql("USE slackwater.default")
         application.sql("SET slackwater.statement_timeout = '10min'")
         yield from figures("delta_source", application, f"DELTA (PATH '{path}')", append, change)
+
+
+def iceberg_source(folder):
+    """An Iceberg table in the same way; a change is a delete by equality, and a new row."""
+    access = Tables(folder).access()
+    target = a_target(access, rows_of(0, 1).schema, ("n", "orders"), key=["id"])
+    target.ensure()
+    commits = itertools.count(1)
+
+    def commit(inserted, deleted=None):
+        table = target.opened()
+        table.load()
+        table.commit(LakeChanges(inserted, deleted), LakeProgress(Frontier(next(commits)), 0, 1))
+        table.close()
+
+    def change(number):
+        row = rows_of(number, number + 1)
+        other = row.set_column(1, "customer", pa.array(["other"]))
+        commit(other, row.select(["id"]))
+
+    with Application(folder / "environment", master="local[2]") as application:
+        application.sql("USE slackwater.default")
+        application.sql("SET slackwater.statement_timeout = '10min'")
+        application.sql(
+            "CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE sql, "
+            f"URL '{access.url}', WAREHOUSE '{access.warehouse}')"
+        )
+        place = "ICEBERG CATALOG CONNECTION lake (NAMESPACE 'n', TABLE 'orders')"
+        yield from figures("iceberg_source", application, place, commit, change)
 
 
 def figures(name, application, place, append, change):

@@ -78,6 +78,8 @@ def test_a_source_follows_what_a_sink_and_others_do(workplace, lake):
     assert f"(NAMESPACE '{lake.namespace}', TABLE 't') EXPOSE PROGRESS AS" in created
     assert f"FROM ICEBERG CATALOG CONNECTION `slackwater`.`{place.schema}`.`lake`" in created
     assert status(place, "back") == ("running", None)
+    kinds = "SELECT type, connection_id IS NOT NULL FROM slackwater.mz_catalog.mz_sources"
+    assert place.rows(f"{kinds} WHERE name = 'back'") == [["iceberg", True]]
     with pytest.raises(SqlError, match="DEPENDENT"):
         place.sql("DROP CONNECTION lake")
 
