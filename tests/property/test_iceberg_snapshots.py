@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,9 @@ from tests.support.iceberg.writing import an_origin, written_by_java
 
 from slackwater.adapter.external.iceberg import catalog_properties
 from slackwater.storage.iceberg.columns import table_columns
+from slackwater.storage.ingestion import IngestionStep
+from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig
+from slackwater.storage.lake.source_columns import source_columns
 
 pytestmark = pytest.mark.spark
 
@@ -181,6 +185,51 @@ class Reader:
         self.rows = +self.rows
 
 
+@dataclass
+class Source:
+    """A source of the table: its ingestion, and what is durable of it."""
+
+    history: Any
+    rows_there: Counter = field(default_factory=Counter)
+    state: str | None = None
+
+    def __post_init__(self):
+        columns = self.history.columns(self.history.newest())
+        self.desc = source_columns(columns, "s")
+        config = LakeTableConfig("s", "the table t", "s", self.desc, columns)
+        upstream = SimpleNamespace(history=lambda: self.history, forget=lambda: None)
+        self.ingestion = LakeIngestion(config, upstream, self, None)
+
+    def follow(self):
+        while (step := self.ingestion.poll(0)) is not None:
+            if isinstance(step, IngestionStep):
+                assert not step.errors
+                if (found := step.updates.get("s")) is not None:
+                    self.rows_there.update(_counted([found]))
+                assert not -self.rows_there
+                self.rows_there = +self.rows_there
+                self.ingestion.committed(step)
+
+    def rows(self):
+        return self.desc.with_diffs(self.rows_there.items())
+
+    def rows_where(self, column, values):
+        place, known = self.desc.stored_names.index(column), values.to_pylist()
+        found = ((row, n) for row, n in self.rows_there.items() if row[place] in known)
+        return self.desc.with_diffs(found)
+
+    def lacking(self, changes):
+        after = Counter(self.rows_there)
+        after.update(_counted([changes]))
+        return -sum(min(0, count) for count in after.values())
+
+    def errors(self):
+        return ()
+
+    def stage(self, rows):
+        raise AssertionError("few rows are in memory")
+
+
 @histories()
 @given(st.sampled_from(sorted(SPECS)), STEPS)
 def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec, steps):
@@ -194,10 +243,14 @@ def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec,
         writers = Writers(iceberg_java, access, catalog, spec != "whole")
         columns = table_columns(SCHEMA.model_dump(by_alias=True, mode="json"))
         readers = [Reader(an_origin(access, columns=each).opened()) for each in ((), columns)]
+        source = Source(an_origin(access, columns=columns).opened())
+        source.follow()
         known = []
         for step in steps:
             writers.do(*step)
             expected = writers.found()
+            source.follow()
+            assert source.rows_there == expected
             for reader in readers:
                 reader.follow()
                 assert reader.rows == expected
@@ -213,6 +266,6 @@ def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec,
         late.at, late.rows = version, Counter(expected)
         late.follow()
         assert late.rows == reader.rows
-        for each in (*readers, late):
+        for each in (*readers, late, source):
             each.history.close()
         catalog.close()
