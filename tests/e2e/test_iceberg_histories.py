@@ -253,6 +253,19 @@ def test_a_file_has_the_columns_that_the_table_had(lake):
     )
 
 
+def test_a_file_without_any_of_the_columns_has_as_many_rows(lake, iceberg_java):
+    lake.made()
+    lake.append((1, "a"), (2, "b"), (3, "c"))
+    with lake.loaded().update_schema() as schema:
+        schema.add_column("new", StringType())
+        schema.delete_column("k")
+        schema.delete_column("v")
+    with written_by_java(iceberg_java, lake.access, ("n", "t")) as table:
+        table.change([{"new": "x"}], positions=table.places()[:1])
+    history = lake.history()
+    assert all_of(history, history.newest()) == rows((None,), (None,), ("x",))
+
+
 def test_files_of_other_systems(lake, tmp_path):
     """Their columns have no ids, and those of partitions are not in them."""
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day"))
@@ -323,6 +336,41 @@ def test_deletes_by_numbers_that_are_equal_in_some_eyes(lake, iceberg_java):
         ]
         java = sorted(row[0] for row in iceberg_java.rows(lake.loaded().metadata_location))
         assert sorted(found) == java == left
+
+
+def test_deletes_within_partitions(lake, iceberg_java):
+    """They leave rows of other partitions alone, and those that were written without partitions."""
+    lake.made()
+    lake.append((1, "a"), (1, "b"))
+    history = lake.history()
+    columns = history.columns(history.newest())
+    told = an_origin(lake.access, columns=columns).opened()
+
+    def changes_of(*change):
+        before = told.newest()
+        with written_by_java(iceberg_java, lake.access, ("n", "t")) as table:
+            table.change(*change)
+        assert all_of(history, history.newest()) == rows(
+            *map(tuple, iceberg_java.rows(lake.loaded().metadata_location))
+        )
+        (found,) = told.after(before)
+        values = [row for each in found.deleted for row in each.to_pylist()]
+        return values, rows_of(found.rows)
+
+    everywhere = [{"k": 2, "v": "b"}]
+    assert changes_of([], everywhere) == (everywhere, Counter())
+    with lake.loaded().update_spec() as spec:
+        spec.add_identity("v")
+    lake.append((1, "a"), (2, "a"))
+    # A row like one that goes is in a file without a partition: so the files tell.
+    assert changes_of([], [{"k": 1, "v": "a"}]) == ([], Counter({repr((1, "a")): -1}))
+    lake.loaded().overwrite(pa.Table.from_pylist([{"k": 3, "v": "a"}], COLUMNS))
+    # All rows are in partitions, which a key has or does not have.
+    assert changes_of([], [{"k": 9, "v": "a"}]) == ([{"k": 9, "v": "a"}], Counter())
+    places = []
+    with written_by_java(iceberg_java, lake.access, ("n", "t")) as table:
+        places += table.places()
+    assert changes_of([], [], places) == ([], Counter({repr((3, "a")): -1}))
 
 
 def test_many_groups_of_rows(lake, iceberg_java, monkeypatch):

@@ -58,12 +58,22 @@ class JavaTable:
         rows: Sequence[Row] = (),
         keys: Sequence[Row] = (),
         positions: Sequence[tuple[str, int]] = (),
+        taken_back: int = 0,
     ) -> None:
-        """Commits rows, deletes by values of columns, and deletes by positions, at once."""
+        """Commits rows, deletes by values of columns, and deletes by positions, at once.
+
+        So many of the rows are deleted again by their positions.
+        """
         delta = self.table.newRowDelta()
-        for file in self._data(rows):
+        files = self._data(rows)
+        for file in files:
             delta.addRows(file)
-        for file in (*self._equal(keys), *self._positions(positions)):
+        own = [
+            (file.location(), position) for file in files for position in range(file.recordCount())
+        ]
+        known = [*files, *(task.file() for task in self._tasks())]
+        deleted = self._positions(known, [*positions, *own[:taken_back]])
+        for file in (*self._equal(keys), *deleted):
             delta.addDeletes(file)
         delta.commit()
 
@@ -120,9 +130,9 @@ class JavaTable:
         written = self._written(records, schema, factory.newEqDeleteWriter)
         return [each.toDeleteFile() for each in written]
 
-    def _positions(self, positions: Sequence[tuple[str, int]]) -> list[Any]:
+    def _positions(self, known: Sequence[Any], positions: Sequence[tuple[str, int]]) -> list[Any]:
         """A file for each partition; within it positions ascend."""
-        files = {task.file().location(): task.file() for task in self._tasks()}
+        files = {file.location(): file for file in known}
         by_partition: dict[tuple[int, str], list[tuple[str, int]]] = {}
         for path, position in sorted(set(positions)):
             scope = (files[path].specId(), files[path].partition().toString())
@@ -131,6 +141,8 @@ class JavaTable:
         for several in by_partition.values():
             of = files[several[0][0]]
             factory = self._factory(spec=self.table.specs().get(of.specId()))
+            # Then bounds tell the data file where there is one alone.
+            factory.set("write.metadata.metrics.default", "full")
             writer = factory.newPosDeleteWriter(self._output(), self._format, of.partition())
             for path, position in several:
                 delete = self._jvm.org.apache.iceberg.deletes.PositionDelete.create()
