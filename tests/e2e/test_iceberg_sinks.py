@@ -2,63 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
-
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException
 from tests.support.applications.application import SqlError, kill, only_coordinator
-from tests.support.iceberg.java import Tables
+from tests.support.iceberg.lakes import a_lake, expire
 from tests.support.waiting import wait_until
-
-from slackwater.adapter.external.iceberg import catalog_properties
 
 pytestmark = pytest.mark.spark
 
 INTERVAL = "WITH (COMMIT INTERVAL '200 ms')"
 
 
-@dataclass(frozen=True)
-class Lake:
-    """A catalog for one test, as pyiceberg and Java have it."""
-
-    catalog: Catalog
-    java: object
-    namespace: str
-
-    def table(self, name):
-        return self.catalog.load_table((self.namespace, name))
-
-    def rows(self, name):
-        """The rows of a table as Java reads them, with deletes by equality."""
-        return sorted(map(tuple, self.java.rows(self.table(name).metadata_location)), key=str)
-
-    def summed(self, name):
-        """The rows of a table of MODE APPEND now, as pyiceberg reads them, and their times."""
-        rows, times = Counter(), set()
-        for row in self.table(name).scan().to_arrow().to_pylist():
-            *values, diff, time = row.values()
-            if diff is not None:
-                rows[tuple(values)] += diff
-                times.add(time)
-        assert all(count >= 0 for count in rows.values())
-        return sorted(rows.elements(), key=str), times
-
-    def into(self, name):
-        return f"ICEBERG CATALOG CONNECTION lake (NAMESPACE '{self.namespace}', TABLE '{name}')"
-
-
 @pytest.fixture
 def lake(request, workplace, iceberg_java):
-    access = iceberg_java.access() if request.param == "rest" else Tables(workplace.folder).access()
-    workplace.sql(
-        f"CREATE CONNECTION lake TO ICEBERG CATALOG (CATALOG TYPE {request.param}, "
-        f"URL '{access.url}', WAREHOUSE '{access.warehouse}')"
-    )
-    catalog = load_catalog("default", **catalog_properties(access, None))
-    return Lake(catalog, iceberg_java, f"n.{workplace.schema}")
+    return a_lake(workplace, request.param, iceberg_java)
 
 
 def view(place, name):
@@ -81,14 +39,6 @@ def insisting(change):
         return True
 
     wait_until(tried, what="the change is committed")
-
-
-def expire(lake, name):
-    """Lets all snapshots expire but the current one."""
-    table = lake.table(name)
-    current = table.metadata.current_snapshot_id
-    ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != current]
-    table.maintenance.expire_snapshots().by_ids(ids).commit()
 
 
 def rewrite(lake, name):

@@ -43,6 +43,7 @@ from slackwater.planner.parser.kafka_source import (
     Strategy,
 )
 from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource, UpstreamTable
@@ -262,6 +263,9 @@ publications = (
     | st.builds(PostgresSource, names, texts, st.just(()), few_columns, of_tables, of_tables)
     | st.builds(PostgresSource, names, texts, is_bare=st.just(True))
 )
+lake_sources = st.builds(DeltaSource, texts, st.none() | st.integers(0, 2**63 - 1)) | st.builds(
+    IcebergSource, names, texts, texts, st.none() | names
+)
 
 
 def takes_columns(connector):
@@ -474,7 +478,7 @@ statements = st.one_of(
     st.builds(
         lambda n, c, k, e, u, p, i, h: s.CreateSource(n, c, declared(c, k), e, u, p, i, h),
         names,
-        generators | files | topics | publications,
+        generators | files | topics | publications | lake_sources,
         st.none() | st.just(s.TextSlice("a int, b decimal(3, 2)")),
         st.booleans(),
         clusters,

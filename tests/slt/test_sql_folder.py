@@ -15,6 +15,7 @@ from tests.support.waiting import wait_until
 SQL = Path(str(resources.files("slackwater").joinpath("sql")))
 GALLERY = sorted((SQL / "gallery").glob("*.sql"))
 WITH_BROKER = ["topic.sql"]
+WITH_FOLDER = ["lake.sql"]
 MONITORING = sorted((SQL / "monitoring").glob("*.sql"))
 TPCH = sorted((SQL / "bench/tpch").glob("*.sql"))
 
@@ -71,7 +72,7 @@ def shown(value):
 @pytest.mark.spark
 @pytest.mark.parametrize("path", GALLERY, ids=lambda path: path.stem)
 def test_an_example_returns_what_stands_below_it(path, workplace):
-    if path.name not in WITH_BROKER:
+    if path.name not in (*WITH_BROKER, *WITH_FOLDER):
         run = workplace.sql
 
         def check(text, wanted):
@@ -90,6 +91,18 @@ def test_an_example_with_topics_returns_what_stands_below_it(name, workplace, ka
         wait_until(lambda: answer(run, text, wanted[1]) == wanted, what=text)
 
     kafka.create_topic("orders_of_shops")
+    assert compared(SQL / "gallery" / name, run, check) >= 2
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", WITH_FOLDER)
+def test_an_example_with_tables_of_a_lake_returns_what_stands_below_it(name, workplace):
+    def run(text):
+        return workplace.sql(text.replace("/data/", f"{workplace.folder}/"))
+
+    def check(text, wanted):
+        wait_until(lambda: answer(run, text, wanted[1]) == wanted, what=text)
+
     assert compared(SQL / "gallery" / name, run, check) >= 2
 
 

@@ -43,6 +43,7 @@ from slackwater.adapter.ddl.planned_indexes import Indexes
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner
 from slackwater.adapter.ddl.planned_lake_sinks import LakeSinkPlanner, SinkPlanners
+from slackwater.adapter.ddl.planned_lake_sources import LakeSourcePlanner, SourcePlanners
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
@@ -74,6 +75,7 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.lakes import LakeSources
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.replica import StorageReplicas
@@ -176,6 +178,7 @@ class _Connectors:
     connections: Connections
     kafka: KafkaSources
     postgres: PostgresSources
+    lakes: LakeSources
     states: SourceStates
     ingestion: IngestionRunner
     webhooks: Webhooks
@@ -508,6 +511,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     reading: dict[GlobalId, PostgresIngestion] = {}
     removals = SlotRemovals(reading.__contains__, given.clock)
     postgres = PostgresSources(relations, connections, environment, reading, removals)
+    lakes = LakeSources(relations, connections, {})
     awaited: dict[GlobalId, Timestamp] = {}
     targets = Targets(relations, connections, environment, given.clock)
     return _Connectors(
@@ -515,13 +519,21 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         connections=connections,
         kafka=kafka,
         postgres=postgres,
+        lakes=lakes,
         states=states,
         ingestion=ingestion,
         webhooks=webhooks,
         changefeeds=changefeeds,
         changefeed_sources=changefeed_sources,
         sources=Sources(
-            relations, ingestion, states, base.committer, changefeed_sources, kafka, postgres
+            relations,
+            ingestion,
+            states,
+            base.committer,
+            changefeed_sources,
+            kafka,
+            postgres,
+            lakes,
         ),
         sinks=SinkRunner(
             relations, base.timeline.watch, awaited, targets, given.clock, given.on_fatal
@@ -595,12 +607,13 @@ def _definitions(
         relations,
         base.timeline,
         given.spark,
-        topics,
+        SourcePlanners(
+            topics, published, LakeSourcePlanner(lambda: relations.state, connectors.lakes)
+        ),
         SinkPlanners(
             KafkaSinkPlanner(lambda: relations.state, connectors.targets),
             LakeSinkPlanner(lambda: relations.state, connectors.targets),
         ),
-        published,
     )
     return Definitions(
         changes=changes,
@@ -637,6 +650,7 @@ def _definitions(
             changes,
             connectors.kafka,
             connectors.postgres,
+            connectors.lakes,
             connectors.ingestion,
             SchemaPlanner(lambda: changes.state, connectors.kafka),
         ),

@@ -29,6 +29,12 @@ _log = structlog.get_logger("source")
 
 StatusName = Literal["starting", "running", "stalled", "paused", "ceased"]
 
+ADVICE_WHERE_REPLACED = (
+    "What the source has stays readable. CREATE SOURCE a new one, and DROP this one when it is of "
+    "no use any more."
+)
+"""The advice where the upstream is another one and the source cannot go on with it."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:

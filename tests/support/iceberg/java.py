@@ -40,11 +40,13 @@ class Java:
         jvm = self.gateway.jvm
         table = self._table(metadata_location)
         found = []
+        # Behind the columns, the reader may give positions.
+        columns = range(table.schema().columns().size())
         with_deletes = jvm.org.apache.iceberg.data.IcebergGenerics.read(table).build()
         rows = with_deletes.iterator()
         while rows.hasNext():
             row = rows.next()
-            found.append([_value(row.get(position)) for position in range(row.size())])
+            found.append([_value(row.get(position)) for position in columns])
         with_deletes.close()
         return sorted(found, key=repr)
 

@@ -20,6 +20,7 @@ from slackwater.adapter.catalog.details import (
     GeneratorDetails,
     KafkaDetails,
     KafkaSettings,
+    LakeDetails,
     MaterializedViewDetails,
     MessageSettings,
     PlanVersion,
@@ -50,7 +51,13 @@ from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_avro import SinkSchema
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
-from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakeSinkConfig
+from slackwater.storage.lake.config import (
+    DeltaPlace,
+    IcebergPlace,
+    LakeSinkConfig,
+    LakeSourceConfig,
+)
+from slackwater.storage.lake.history import TableColumn
 from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig
@@ -369,6 +376,51 @@ STORED = {
             "exports": {"t": "u5"},
         },
     ),
+    "delta": (
+        "source",
+        {
+            "connector": "lake",
+            "config": {
+                "place": {"uri": "/d"},
+                "columns": [
+                    {
+                        "name": "k",
+                        "type_json": '"long"',
+                        "nullable": False,
+                        "identity": "k",
+                        "metadata_json": '{"comment": "c"}',
+                    }
+                ],
+                "start": 3,
+            },
+            "connection": None,
+            "interval_ms": 100,
+            "retain_history_ms": None,
+            "progress": "u4",
+            "exports": {},
+            "errors": 9,
+        },
+    ),
+    "iceberg": (
+        "source",
+        {
+            "connector": "lake",
+            "config": {
+                "place": {"namespace": "n.m", "table": "t", "aws": "u7"},
+                "columns": [
+                    {
+                        "name": "k",
+                        "type_json": '"long"',
+                        "nullable": True,
+                        "identity": "1",
+                        "metadata_json": "{}",
+                    }
+                ],
+                "start": None,
+            },
+            "connection": "u8",
+        },
+    ),
     "postgres without tables": (
         "source",
         {
@@ -575,6 +627,21 @@ MEANT = {
         None,
         "u4",
         {"t": "u5"},
+    ),
+    "delta": LakeDetails(
+        LakeSourceConfig(
+            DeltaPlace("/d"), (TableColumn("k", '"long"', False, "k", '{"comment": "c"}'),), 3
+        ),
+        None,
+        100,
+        None,
+        "u4",
+        {},
+        9,
+    ),
+    "iceberg": LakeDetails(
+        LakeSourceConfig(IcebergPlace("n.m", "t", "u7"), (TableColumn("k", '"long"', True, "1"),)),
+        "u8",
     ),
     "postgres without tables": PostgresDetails(
         PostgresSettings("p", "slackwater_x_u3", "7", 2, ()),

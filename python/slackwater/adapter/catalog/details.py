@@ -25,7 +25,13 @@ from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.key_value import KeyValueConfig
-from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSinkConfig
+from slackwater.storage.lake.config import (
+    DeltaPlace,
+    IcebergPlace,
+    LakePlace,
+    LakeSinkConfig,
+    LakeSourceConfig,
+)
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig, column, header_map
@@ -431,6 +437,34 @@ class PostgresDetails:
 
 
 @dataclass(frozen=True, slots=True)
+class LakeDetails:
+    """A source that reads a table of a lake. `connection` leads to its catalog, if it has one.
+
+    `errors` is the shard of the errors in its contents.
+    """
+
+    config: LakeSourceConfig
+    connection: GlobalId | None = None
+    interval_ms: int | None = None
+    retain_history_ms: int | None = None
+    progress: GlobalId | None = None
+    exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    errors: int | None = None
+
+    @property
+    def connections(self) -> tuple[GlobalId, ...]:
+        """The connection, and the one to the table's files."""
+        place = self.config.place
+        files = place.aws if isinstance(place, IcebergPlace) else None
+        return tuple(each for each in (self.connection, files) if each is not None)
+
+    @property
+    def kind(self) -> Literal["delta", "iceberg"]:
+        """The format of the table."""
+        return "delta" if isinstance(self.config.place, DeltaPlace) else "iceberg"
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressDetails:
     """The progress relation of the source `parent`, with which it lives and dies."""
 
@@ -471,7 +505,12 @@ class SourceTableDetails:
 
 
 IngestedDetails = (
-    FilesDetails | GeneratorDetails | ChangefeedDetails | KafkaDetails | PostgresDetails
+    FilesDetails
+    | GeneratorDetails
+    | ChangefeedDetails
+    | KafkaDetails
+    | PostgresDetails
+    | LakeDetails
 )
 SourceDetails = IngestedDetails | WebhookDetails
 PartDetails = ProgressDetails | SubsourceDetails
@@ -492,6 +531,7 @@ _CONNECTORS: Mapping[str | None, type[SourceDetails | PartDetails]] = {
     "changefeed": ChangefeedDetails,
     "kafka": KafkaDetails,
     "postgres": PostgresDetails,
+    "lake": LakeDetails,
     "progress": ProgressDetails,
     None: SubsourceDetails,
 }

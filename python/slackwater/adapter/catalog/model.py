@@ -24,6 +24,7 @@ from slackwater.adapter.catalog.details import (
     FilesDetails,
     IngestedDetails,
     KafkaDetails,
+    LakeDetails,
     MaterializedViewDetails,
     PartDetails,
     ProgressDetails,
@@ -188,6 +189,7 @@ class CatalogItem:
             case (
                 FilesDetails(errors=shard_id)
                 | KafkaDetails(errors=shard_id)
+                | LakeDetails(errors=shard_id)
                 | SubsourceDetails(errors=shard_id)
                 | MaterializedViewDetails(errors=shard_id)
                 | SourceTableDetails(errors=shard_id)

@@ -14,6 +14,7 @@ from slackwater.adapter.catalog.details import (
     ConnectionSetting,
     IndexDetails,
     KafkaDetails,
+    LakeDetails,
     MaterializedViewDetails,
     MessageSchema,
     MessageSettings,
@@ -37,6 +38,7 @@ from slackwater.planner.parser.connection_statements import ConnectionOption, Cr
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
 from slackwater.planner.parser.lake_sink import IcebergSinkConnector
+from slackwater.planner.parser.lake_source import IcebergSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource
@@ -112,6 +114,10 @@ def _with_connection(
     if isinstance(details, PostgresDetails) and isinstance(connector, PostgresSource):
         name = name_of(state.item(details.connection))
         return replace(source, connector=replace(connector, connection=name))
+    if isinstance(details, LakeDetails) and isinstance(connector, IcebergSource):
+        main, *rest = (name_of(state.item(each)) for each in details.connections)
+        named_so = replace(connector, connection=main, aws=next(iter(rest), None))
+        return replace(source, connector=named_so)
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
     connector = replace(connector, connection=name_of(state.item(details.connection)))

@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.clusters import ClusterEntry
 from slackwater.adapter.catalog.details import (
     FilesDetails,
     KafkaDetails,
+    LakeDetails,
     MessageSettings,
     SourceTableDetails,
     SubsourceDetails,
@@ -260,6 +261,8 @@ class Changes:
             case KafkaDetails(config=topic) if _propagates(topic.messages):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case SourceTableDetails() if _has_errors(item.details):
+                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
+            case LakeDetails():
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))
             case SubsourceDetails(has_errors=True):
                 return replace(made, details=replace(item.details, errors=shard(ERRORS)))

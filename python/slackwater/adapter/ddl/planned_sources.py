@@ -30,10 +30,9 @@ from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
-from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
 from slackwater.adapter.ddl.planned_kafka_sinks import PlannedSink
 from slackwater.adapter.ddl.planned_lake_sinks import SinkPlanners
-from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
+from slackwater.adapter.ddl.planned_lake_sources import SourcePlanners
 from slackwater.adapter.sources.checks import verify
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.inference import inferred_columns
@@ -45,6 +44,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_source import KafkaSource
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource
@@ -79,12 +79,10 @@ class ConnectorPlanner:
         relations: Relations,
         timeline: Timeline,
         engine: Engine,
-        kafka: KafkaPlanner,
+        sources: SourcePlanners,
         sinks: SinkPlanners,
-        postgres: PostgresPlanner,
     ) -> None:
-        self._postgres = postgres
-        self._kafka = kafka
+        self._sources = sources
         self._sinks = sinks
         self._changes = changes
         self._relations = relations
@@ -114,6 +112,8 @@ class ConnectorPlanner:
                 source, tables = self._topic(blank, context, statement)
             case PostgresSource():
                 source, tables, notices = self._publication(blank, context, statement)
+            case DeltaSource() | IcebergSource():
+                source = self._table_of_lake(blank, context, statement)
             case connector:
                 source = self._files(blank, context, statement, connector)
         progress = self._progress(source, context, statement)
@@ -335,7 +335,7 @@ class ConnectorPlanner:
         """The source, and its dead letters if it has any."""
         given = statement.columns
         declared = None if given is None else self._columns.declared(given.text, context)
-        planned = self._kafka.plan(blank, context, statement, declared)
+        planned = self._sources.kafka.plan(blank, context, statement, declared)
         details, letters = planned.details, None
         messages = details.config.messages
         if messages is not None and messages.decoding.on_error == "DEAD LETTER":
@@ -352,7 +352,7 @@ class ConnectorPlanner:
         self, blank: CatalogItem, context: Context, statement: st.CreateSource
     ) -> tuple[CatalogItem, list[CatalogItem], tuple[str, ...]]:
         """The source and its tables, and what is to be told of them."""
-        planned = self._postgres.plan(blank, context, statement)
+        planned = self._sources.postgres.plan(blank, context, statement)
         source = _defined(blank, planned.statement, None, planned.details)
         source = replace(source, depends_on=(planned.details.connection,))
         retain_ms = statement.retain_history_ms
@@ -361,6 +361,13 @@ class ConnectorPlanner:
             for table, desc in planned.tables
         ]
         return source, tables, planned.notices
+
+    def _table_of_lake(
+        self, blank: CatalogItem, context: Context, statement: st.CreateSource
+    ) -> CatalogItem:
+        planned = self._sources.lakes.plan(blank, context, statement)
+        source = _defined(blank, planned.statement, planned.desc, planned.details)
+        return replace(source, depends_on=planned.details.connections)
 
     def _webhook(
         self,

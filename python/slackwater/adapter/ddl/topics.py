@@ -9,6 +9,7 @@ from typing import TypeVar
 from slackwater.adapter.catalog.details import (
     KafkaDetails,
     KafkaSettings,
+    LakeDetails,
     PostgresDetails,
     SourceTableDetails,
     SubsourceDetails,
@@ -21,6 +22,7 @@ from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.lakes import LakeSources
 from slackwater.adapter.sources.message_schemas import reader_schemas
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.persist.evolution import incompatibility
@@ -41,6 +43,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.ingestion import IngestionRunner, Resnapshot
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
+from slackwater.storage.lake.ingestion import LakeIngestion
 
 T = TypeVar("T")
 
@@ -52,6 +55,7 @@ class TopicDefinitions:
     changes: Changes
     kafka: KafkaSources
     postgres: PostgresSources
+    lakes: LakeSources
     ingestion: IngestionRunner
     schemas: SchemaPlanner
 
@@ -81,6 +85,14 @@ class TopicDefinitions:
             self._again(
                 execution, published, self.postgres.running, lambda each: each.resnapshot(exports)
             )
+            return
+        if published is not None and isinstance(published.details, LakeDetails):
+            if statement.tables:
+                raise unsupported(
+                    "RESNAPSHOT TABLES of a source of one table",
+                    advice="Without TABLES it reads its table again.",
+                )
+            self._again(execution, published, self.lakes.running, LakeIngestion.resnapshot)
             return
         found = self._source(execution, statement)
         if found is None:

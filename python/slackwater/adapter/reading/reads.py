@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from slackwater.adapter.catalog.details import (
     KafkaDetails,
+    LakeDetails,
     PostgresDetails,
     SourceTableDetails,
 )
@@ -385,8 +386,8 @@ class Reads:
 
     def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
         """Returns once each topic below these relations was read up to where it was at first, and
-        once the tables of each publication were copied, and once each table that was added to a
-        source has its first contents.
+        once the tables of each publication and of lakes were copied, and once each table that was
+        added to a source has its first contents.
 
         Before that they would seem to be empty. Raises SLACKWATER_SNAPSHOT_TIMEOUT at the
         statement's deadline, and SLACKWATER_CANCELED.
@@ -394,7 +395,7 @@ class Reads:
         below = self.relations.state.below(ids)
         for source in map(self.relations.item, sorted({i.feeder for i in below if i.feeder})):
             # Other sources have something to show as soon as they have begun.
-            if isinstance(source.details, KafkaDetails | PostgresDetails):
+            if isinstance(source.details, KafkaDetails | PostgresDetails | LakeDetails):
                 found = partial(self.snapshots.has_snapshot, source.id)
                 self._wait_for_snapshot(found, source, source, cancellation)
         for item in below:

@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import (
     FilesDetails,
     GeneratorDetails,
     KafkaDetails,
+    LakeDetails,
     PostgresDetails,
     SourceTableDetails,
 )
@@ -20,6 +21,7 @@ from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
 from slackwater.adapter.sources.kafka import KafkaSources
+from slackwater.adapter.sources.lakes import LakeSources
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.source_states import SourceStates, frontier_of_state
 from slackwater.adapter.time.watch import Cancellation
@@ -48,6 +50,7 @@ class Sources:
     changefeeds: ChangefeedSources
     kafka: KafkaSources
     postgres: PostgresSources
+    lakes: LakeSources
     _running: dict[GlobalId, GlobalId] = field(default_factory=dict, init=False)
 
     def run(self, command: RunIngestion) -> None:
@@ -75,6 +78,7 @@ class Sources:
             self.ingestion.remove(source_id)
             self.kafka.running.pop(source_id, None)
             self.postgres.stopped(source_id)
+            self.lakes.running.pop(source_id, None)
             self.changefeeds.changefeeds.forget(source_id)
 
     def wait_for_snapshot(
@@ -112,6 +116,8 @@ class Sources:
             return self.kafka.resumed(item, reached)
         if isinstance(item.details, PostgresDetails):
             return self.postgres.resumed(item, reached)
+        if isinstance(item.details, LakeDetails):
+            return self.lakes.resumed(item, reached)
         return Resumed(self._begun(item, reached), reached)
 
     def _source_upper(self, item: CatalogItem, remap_id: GlobalId) -> SourceFrontier | None:

@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.details import (
     GeneratorDetails,
     IndexDetails,
     KafkaDetails,
+    LakeDetails,
     MaterializedViewDetails,
     PostgresDetails,
     SinkDetails,
@@ -224,8 +225,11 @@ def _key_format(item: CatalogItem) -> str | None:
 
 def _connection(item: CatalogItem) -> GlobalId | None:
     """The connection of a source; None where it has none."""
-    details = item.details
-    return details.connection if isinstance(details, KafkaDetails | PostgresDetails) else None
+    match item.details:
+        case KafkaDetails() | PostgresDetails() | LakeDetails() as details:
+            return details.connection
+        case _:
+            return None
 
 
 def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
@@ -290,6 +294,8 @@ def _sink_formats(item: CatalogItem) -> tuple[str | None, str | None]:
 
 def source_type(item: CatalogItem) -> str:
     """The connector, such as ``load-generator``, ``kafka``, ``progress``, ``subsource``."""
+    if isinstance(item.details, LakeDetails):
+        return item.details.kind
     return CONNECTOR_NAMES[type(item.details)] or "subsource"
 
 

@@ -24,6 +24,8 @@ from slackwater.planner.parser.kafka_source import (
 from slackwater.planner.parser.kafka_sql import kafka_sql
 from slackwater.planner.parser.lake_sink import LakeSinkConnector
 from slackwater.planner.parser.lake_sinks import lake_options_sql, lake_sink_sql
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
+from slackwater.planner.parser.lake_sources import lake_source_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.postgres_sql import postgres_sql
@@ -250,6 +252,8 @@ def _create_source(s: CreateSource) -> Iterable[str]:
             yield kafka_sql(topic)
         case PostgresSource() as publication:
             yield postgres_sql(publication)
+        case DeltaSource() | IcebergSource() as table:
+            yield lake_source_sql(table)
     if s.expose_progress is not None:
         yield f"EXPOSE PROGRESS AS {s.expose_progress.sql}"
     interval = s.timestamp_interval_ms

@@ -21,6 +21,8 @@ from slackwater.planner.parser.lake_sinks import (
     read_commit_interval,
     read_lake_sink,
 )
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
+from slackwater.planner.parser.lake_sources import read_lake_source
 from slackwater.planner.parser.names import CATALOG, QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
@@ -87,9 +89,10 @@ _REFUSED = (
 )
 _GENERATORS = "COUNTER, CLOCK, AUCTION, TPCH or KEY VALUE"
 _CONNECTORS = (
-    f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED, KAFKA and POSTGRES."
+    f"Sources read LOAD GENERATOR {_GENERATORS}, FILES, WEBHOOK, CHANGEFEED, KAFKA, POSTGRES, "
+    "DELTA and ICEBERG."
 )
-_OTHER_SOURCES = ("MYSQL", "SQL SERVER", "DELTA")
+_OTHER_SOURCES = ("MYSQL", "SQL SERVER")
 _OTHER_SINKS = ("POSTGRES",)
 _OTHER_GENERATORS = ("MARKETING",)
 _COLUMNS: Mapping[type, tuple[str, str]] = {
@@ -97,6 +100,8 @@ _COLUMNS: Mapping[type, tuple[str, str]] = {
     WebhookSource: ("a webhook", "Leave them out."),
     ChangefeedSource: ("a changefeed", "Say those of its tables in FOR TABLES."),
     PostgresSource: ("a source of PostgreSQL", "Leave them out: the upstream has them."),
+    DeltaSource: ("a source of Delta", "Leave them out: the table has them."),
+    IcebergSource: ("a source of Iceberg", "Leave them out: the table has them."),
 }
 _LARGEST_SCALE = 10.0
 _ONCE = "a name, because OR REPLACE excludes IF NOT EXISTS"
@@ -507,10 +512,14 @@ def _connector(cursor: TokenCursor) -> Connector:
         return read_kafka(cursor)
     if cursor.accept("POSTGRES"):
         return read_postgres(cursor)
-    for other in (*_OTHER_SOURCES, "ICEBERG"):
+    if cursor.looking_at("DELTA") or cursor.looking_at("ICEBERG"):
+        return read_lake_source(cursor)
+    for other in _OTHER_SOURCES:
         if cursor.looking_at(*other.split()):
             raise cursor.unsupported(f"CREATE SOURCE ... FROM {other}", _CONNECTORS, at)
-    raise cursor.syntax_error("LOAD GENERATOR, FILES, WEBHOOK, CHANGEFEED, KAFKA or POSTGRES")
+    raise cursor.syntax_error(
+        "LOAD GENERATOR, FILES, WEBHOOK, CHANGEFEED, KAFKA, POSTGRES, DELTA or ICEBERG"
+    )
 
 
 def _load_generator(cursor: TokenCursor) -> LoadGenerator:

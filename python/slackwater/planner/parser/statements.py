@@ -20,6 +20,7 @@ from slackwater.planner.parser.kafka_source import (
     SkipLost,
 )
 from slackwater.planner.parser.lake_sink import LakeSinkConnector
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.source_tables import (
@@ -322,7 +323,14 @@ class AlterSecret:
 
 
 Connector = (
-    LoadGenerator | FilesSource | WebhookSource | ChangefeedSource | KafkaSource | PostgresSource
+    LoadGenerator
+    | FilesSource
+    | WebhookSource
+    | ChangefeedSource
+    | KafkaSource
+    | PostgresSource
+    | DeltaSource
+    | IcebergSource
 )
 
 

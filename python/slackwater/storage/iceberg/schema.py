@@ -29,8 +29,8 @@ FIELD_ID = b"PARQUET:field_id"
 
 Json = Mapping[str, Any]
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_PLAIN: Mapping[str, pa.DataType] = {
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "int": pa.int32(),
     "long": pa.int64(),
@@ -42,7 +42,7 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_NAMES = {kind: name for name, kind in _PLAIN.items()} | {pa.int8(): "int", pa.int16(): "int"}
+_NAMES = {kind: name for name, kind in PLAIN.items()} | {pa.int8(): "int", pa.int16(): "int"}
 _WIDER = {("int", "long"), ("float", "double")}
 
 
@@ -93,11 +93,7 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
     place = config.place
     if not isinstance(place, IcebergPlace):
         raise FatalError(f"{place.shown} is none of Iceberg")
-    identifier = (*place.namespace.split("."), place.table)
-    for part in identifier:
-        if not part:
-            option = "TABLE" if not place.table else "NAMESPACE"
-            raise invalid_option(option, "CREATE SINK", repr(part), "a part of it is empty")
+    identifier = table_identifier(place, "CREATE SINK")
     fields = []
     for column, field in zip(desc.columns, desc.arrow_schema(), strict=True):
         if (unclear := unclear_field(column.name, column.spark_type)) is not None:
@@ -107,6 +103,19 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
     return SinkColumns(identifier, place.shown, pa.schema(fields), config.key)
+
+
+def table_identifier(place: IcebergPlace, statement: str) -> tuple[str, ...]:
+    """The parts of a table's namespace, and its name.
+
+    Raises SLACKWATER_INVALID_OPTION for an empty one.
+    """
+    identifier = (*place.namespace.split("."), place.table)
+    for part in identifier:
+        if not part:
+            option = "TABLE" if not place.table else "NAMESPACE"
+            raise invalid_option(option, statement, repr(part), "a part of it is empty")
+    return identifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,13 +280,13 @@ def _fitted_plain(path: str, kind: pa.DataType, table: str) -> pa.DataType:
     if pa.types.is_nested(kind):
         raise Misfit(f"its column {path} has the type {table}, and is {kind} here")
     ours = _plain(kind)
-    decimal = _DECIMAL.fullmatch(table)
+    decimal = DECIMAL.fullmatch(table)
     if decimal is not None and pa.types.is_decimal(kind):
         precision, scale = int(decimal[1]), int(decimal[2])
         if scale == kind.scale and precision >= kind.precision:
             return pa.decimal128(precision, scale)
     elif ours == table or (ours, table) in _WIDER:
-        return _PLAIN[table]
+        return PLAIN[table]
     raise Misfit(f"its column {path} has the type {table}, and is {ours} here")
 
 

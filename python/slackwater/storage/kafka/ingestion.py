@@ -32,6 +32,7 @@ from slackwater.repr.dataflow_error import error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.copying import Room
 from slackwater.storage.ingestion import (
+    ADVICE_WHERE_REPLACED,
     IngestionProgress,
     IngestionStep,
     Resnapshot,
@@ -341,6 +342,7 @@ class KafkaIngestion:
                 what=what,
                 before=before,
                 now=now,
+                advice=ADVICE_WHERE_REPLACED,
             )
 
     def _begin(self, topic: Topic, partitions: Sequence[int]) -> None:

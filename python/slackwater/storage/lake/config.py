@@ -10,6 +10,7 @@ from typing import Literal
 
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import Column, RelationDesc
+from slackwater.storage.lake.history import TableColumn
 from slackwater.storage.sink_rows import SinkKey, refuse_added
 
 LakeMode = Literal["APPEND", "UPSERT"]
@@ -51,6 +52,18 @@ class IcebergPlace:
 
 
 LakePlace = DeltaPlace | IcebergPlace
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSourceConfig:
+    """A source that reads a table of a lake. `columns` are those of the table at its creation.
+
+    `start` is the number of the version whose contents are the first; None: of the last one.
+    """
+
+    place: LakePlace
+    columns: tuple[TableColumn, ...]
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def delta_fields(config: LakeSinkConfig, desc: RelationDesc, object_name: str) -
         known.add(name.lower())
         if (unclear := unclear_field(name, column.spark_type)) is not None:
             raise _mismatch(object_name, f"{unclear} cannot be found by its name")
-        kind = _plain(column.spark_type)
+        kind = plain_type(column.spark_type)
         if '"fields": []' in json.dumps(kind):
             raise _mismatch(object_name, f"{name} has a STRUCT without fields")
         for each in (name, *_names(kind)):
@@ -83,19 +83,22 @@ def _check_free(field: Field, object_name: str) -> None:
             raise _mismatch(object_name, f"{field['name']} has {key} in the table")
 
 
-def _plain(kind: JsonType) -> JsonType:
+def plain_type(kind: JsonType) -> JsonType:
     """The type without lengths and collations, in which everything may be NULL."""
     if isinstance(kind, str):
         is_text = kind.startswith(("string", "char", "varchar"))
         return "string" if is_text else kind
     match kind["type"]:
         case "array":
-            return {**kind, "elementType": _plain(kind["elementType"]), "containsNull": True}
+            return {**kind, "elementType": plain_type(kind["elementType"]), "containsNull": True}
         case "map":
-            inner = {"keyType": _plain(kind["keyType"]), "valueType": _plain(kind["valueType"])}
+            inner = {
+                "keyType": plain_type(kind["keyType"]),
+                "valueType": plain_type(kind["valueType"]),
+            }
             return {**kind, **inner, "valueContainsNull": True}
         case _:
-            fields = [_field(each["name"], _plain(each["type"])) for each in kind["fields"]]
+            fields = [_field(each["name"], plain_type(each["type"])) for each in kind["fields"]]
             return {"type": "struct", "fields": fields}
 
 

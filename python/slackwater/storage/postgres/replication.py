@@ -12,6 +12,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from slackwater.repr.errors import user_error
+from slackwater.storage.ingestion import ADVICE_WHERE_REPLACED
 from slackwater.storage.postgres.tables import TableNow, Tables
 
 
@@ -31,7 +32,12 @@ def refuse_another(source: str, before: ServerIdentity, now: ServerIdentity) -> 
     ):
         if then != found:
             raise user_error(
-                "SLACKWATER_SOURCE_REPLACED", objectName=source, what=what, before=then, now=found
+                "SLACKWATER_SOURCE_REPLACED",
+                objectName=source,
+                what=what,
+                before=then,
+                now=found,
+                advice=ADVICE_WHERE_REPLACED,
             )
 
 

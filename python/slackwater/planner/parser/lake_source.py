@@ -1,0 +1,34 @@
+"""``FROM DELTA`` and ``FROM ICEBERG`` as values: which table, and from which version on.
+
+Source: surface 4, docs/decisions 0079.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from slackwater.planner.parser.names import QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaSource:
+    """A Delta table in a folder. `start_version` None: what it has when the source begins."""
+
+    path: str
+    start_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergSource:
+    """An Iceberg table of a catalog.
+
+    `namespace` has its parts separated by dots. `aws` leads to where the table's files are.
+    """
+
+    connection: QualifiedName
+    namespace: str
+    table: str
+    aws: QualifiedName | None = None
+
+
+LakeSource = DeltaSource | IcebergSource
