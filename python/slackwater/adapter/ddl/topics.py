@@ -28,6 +28,7 @@ from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.persist.evolution import incompatibility
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.kafka_source import (
+    Decoding,
     KafkaSource,
     RefreshSchema,
     Registry,
@@ -79,43 +80,33 @@ class TopicDefinitions:
 
         Raises SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_STATEMENT_TIMEOUT.
         """
-        published = self._named(execution, statement)
-        if published is not None and isinstance(published.details, PostgresDetails):
-            exports = self._exports(execution, published, statement.tables)
-            self._again(
-                execution, published, self.postgres.running, lambda each: each.resnapshot(exports)
-            )
+        source = self._named(execution, statement)
+        if source is None:
             return
-        if published is not None and isinstance(published.details, LakeDetails):
-            if statement.tables:
-                raise unsupported(
-                    "RESNAPSHOT TABLES of a source of one table",
-                    advice="Without TABLES it reads its table again.",
-                )
-            self._again(execution, published, self.lakes.running, LakeIngestion.resnapshot)
-            return
-        found = self._source(execution, statement)
-        if found is None:
-            return
-        source = found[0]
-        decoding = source.of(KafkaDetails).config.decoding
-        if decoding is None:
-            tables = self._keyed_tables(execution, source, statement.tables)
-            self._again(
-                execution,
-                source,
-                self.kafka.running,
-                lambda each: each.resnapshot_tables(tables),
-            )
-            return
-        if decoding.envelope == "NONE":
-            raise _without_keys("RESNAPSHOT of a source with ENVELOPE NONE", "a source")
-        if statement.tables:
-            raise unsupported(
-                "RESNAPSHOT TABLES of a source that reads a topic with FORMAT",
-                advice="Without TABLES it reads its one relation again.",
-            )
-        self._again(execution, source, self.kafka.running, KafkaIngestion.resnapshot)
+        match source.details:
+            case PostgresDetails():
+                self._publication_again(execution, source, statement.tables)
+            case LakeDetails():
+                if statement.tables:
+                    raise unsupported(
+                        "RESNAPSHOT TABLES of a source of one table",
+                        advice="Without TABLES it reads its table again.",
+                    )
+                self._again(execution, source, self.lakes.running, LakeIngestion.resnapshot)
+            case KafkaDetails(config=KafkaSettings(decoding=None)):
+                tables = self._keyed_tables(execution, source, statement.tables)
+                self._tables_again(execution, source, tables)
+            case KafkaDetails(config=KafkaSettings(decoding=Decoding(envelope="NONE"))):
+                raise _without_keys("RESNAPSHOT of a source with ENVELOPE NONE", "a source")
+            case KafkaDetails():
+                if statement.tables:
+                    raise unsupported(
+                        "RESNAPSHOT TABLES of a source that reads a topic with FORMAT",
+                        advice="Without TABLES it reads its one relation again.",
+                    )
+                self._again(execution, source, self.kafka.running, KafkaIngestion.resnapshot)
+            case _:
+                raise _no_topic(source)
 
     def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
         """Lets a source read its values in the latest schema of their subject.
@@ -153,6 +144,19 @@ class TopicDefinitions:
             if running.superseded.wait(LOOK_S):
                 break
             execution.cancellation.check_deadline(f"{item.full_name} has its new schema")
+
+    def _publication_again(
+        self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
+    ) -> None:
+        exports = self._exports(execution, source, names)
+        running = self.postgres.running
+        self._again(execution, source, running, lambda each: each.resnapshot(exports))
+
+    def _tables_again(
+        self, execution: Execution, source: CatalogItem, tables: frozenset[str]
+    ) -> None:
+        running = self.kafka.running
+        self._again(execution, source, running, lambda each: each.resnapshot_tables(tables))
 
     def _again(
         self,
@@ -232,13 +236,17 @@ class TopicDefinitions:
         if source is None:
             return None
         if not isinstance(source.details, KafkaDetails):
-            raise user_error(
-                "SLACKWATER_WRONG_KIND",
-                objectName=source.full_name,
-                actualKind="source of another kind",
-                expectedKind="source FROM KAFKA",
-            )
+            raise _no_topic(source)
         return source, self.kafka.running.get(source.id)
+
+
+def _no_topic(source: CatalogItem) -> SlackwaterError:
+    return user_error(
+        "SLACKWATER_WRONG_KIND",
+        objectName=source.full_name,
+        actualKind="source of another kind",
+        expectedKind="source FROM KAFKA",
+    )
 
 
 def _has_keys(table: CatalogItem) -> bool:
