@@ -17,10 +17,12 @@ from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.lakes import LakeSources
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource, LakeSource
+from slackwater.repr.errors import SlackwaterError, invalid_option
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.discovery import local_path
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSourceConfig
+from slackwater.storage.lake.history import TableHistory, TableVersion
 from slackwater.storage.lake.source_columns import source_columns
 
 
@@ -57,7 +59,7 @@ class LakeSourcePlanner:
             case _:
                 raise AssertionError(f"{blank.full_name} reads no table of a lake")
         with self.lakes.looked_at(blank.full_name, named.place, named.connection) as table:
-            version = table.newest() if start is None else table.at(start)
+            version = table.newest() if start is None else _started(table, start)
             columns = tuple(table.columns(version))
         details = LakeDetails(
             LakeSourceConfig(named.place, columns, start),
@@ -77,6 +79,23 @@ class LakeSourcePlanner:
             aws, made = files.id, replace(made, aws=name_of(files))
         place = IcebergPlace(connector.namespace, connector.table, aws)
         return _Named(place, made, catalog.id)
+
+
+def _started(table: TableHistory, number: int) -> TableVersion:
+    """The version with which the source begins. Raises SLACKWATER_INVALID_OPTION."""
+    last = table.newest().number
+    if number > last:
+        raise _no_start(number, f"the last version of the table is {last}")
+    try:
+        return table.at(number)
+    except SlackwaterError as error:
+        if error.condition != "SLACKWATER_SOURCE_HISTORY_LOST":
+            raise
+        raise _no_start(number, "the table does not have that version any more") from None
+
+
+def _no_start(number: int, reason: str) -> SlackwaterError:
+    return invalid_option("START VERSION", "CREATE SOURCE", str(number), reason)
 
 
 def _delta_place(connector: DeltaSource) -> DeltaPlace:
