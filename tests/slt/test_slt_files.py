@@ -142,10 +142,6 @@ WITHOUT_CASE = {
         "needs a schema registry",
         "e2e/test_avro_sinks.py::test_a_registry_that_is_away_or_refuses_stalls_the_sink",
     ),
-    "SLACKWATER_SOURCE_UNREACHABLE": (
-        "needs a connection that nobody tried",
-        "chaos/test_kafka_source.py::test_a_password_that_changes_stops_and_continues_a_source",
-    ),
     "SLACKWATER_SNAPSHOT_TIMEOUT": (
         "needs a broker",
         "chaos/test_kafka_source.py::test_reads_wait_until_what_was_there_at_first_is_read",
