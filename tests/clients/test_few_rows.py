@@ -9,6 +9,7 @@ from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.functions import udf
 from tests.support.applications.parts_coordinator import PartsCoordinator
 from tests.support.applications.parts_values import KV, bag, jobs, kv, of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -113,7 +114,10 @@ def test_spark_learns_how_many_rows_there_were(spark: SparkSession, env: PartsCo
     env.create("i", KV).put_inline(kv((1, "x"), (2, "y"), (3, "x")), 20)
     frame = spark.sql("SELECT v, count(*) FROM i GROUP BY v")
     frame.collect()
-    executions = spark._jsparkSession.sharedState().statusStore().executionsList()
-    last = executions.last()
-    values = spark._jsparkSession.sharedState().statusStore().executionMetrics(last.executionId())
-    assert "3" in str(values)
+    # Spark's listeners hear of an execution after its answer.
+    wait_until(lambda: "3" in str(metrics_of_the_last(spark)), what="the number of rows")
+
+
+def metrics_of_the_last(spark: SparkSession):
+    store = spark._jsparkSession.sharedState().statusStore()
+    return store.executionMetrics(store.executionsList().last().executionId())
