@@ -44,6 +44,7 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
 from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
+from slackwater.planner.parser.lake_table import IcebergTable
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource, UpstreamTable
@@ -263,8 +264,9 @@ publications = (
     | st.builds(PostgresSource, names, texts, st.just(()), few_columns, of_tables, of_tables)
     | st.builds(PostgresSource, names, texts, is_bare=st.just(True))
 )
+iceberg_tables = st.builds(IcebergTable, names, texts, texts, st.none() | names)
 lake_sources = st.builds(DeltaSource, texts, st.none() | st.integers(0, 2**63 - 1)) | st.builds(
-    IcebergSource, names, texts, texts, st.none() | names
+    IcebergSource, iceberg_tables
 )
 
 
@@ -353,7 +355,7 @@ topic_sinks = st.builds(
 )
 upserts = st.builds(s.Envelope, st.just("UPSERT"), columns)
 lake_sinks = st.builds(DeltaSinkConnector, texts, st.booleans(), maybe_spans) | st.builds(
-    IcebergSinkConnector, names, texts, texts, st.none() | names, st.booleans(), maybe_spans
+    IcebergSinkConnector, iceberg_tables, st.booleans(), maybe_spans
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)

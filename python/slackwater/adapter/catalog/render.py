@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -39,11 +39,13 @@ from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistr
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
 from slackwater.planner.parser.lake_sink import IcebergSinkConnector
 from slackwater.planner.parser.lake_source import IcebergSource
+from slackwater.planner.parser.lake_table import IcebergTable
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import FatalError
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import (
     Column,
     JsonType,
@@ -115,9 +117,8 @@ def _with_connection(
         name = name_of(state.item(details.connection))
         return replace(source, connector=replace(connector, connection=name))
     if isinstance(details, LakeDetails) and isinstance(connector, IcebergSource):
-        main, *rest = (name_of(state.item(each)) for each in details.connections)
-        named_so = replace(connector, connection=main, aws=next(iter(rest), None))
-        return replace(source, connector=named_so)
+        table = _with_catalog(state, connector.table, details.connections)
+        return replace(source, connector=replace(connector, table=table))
     if not isinstance(details, KafkaDetails) or not isinstance(connector, KafkaSource):
         return source
     connector = replace(connector, connection=name_of(state.item(details.connection)))
@@ -125,6 +126,14 @@ def _with_connection(
         decoding = _with_registries(state, connector.decoding, details.config.messages)
         connector = replace(connector, decoding=decoding)
     return replace(source, connector=connector)
+
+
+def _with_catalog(
+    state: CatalogState, table: IcebergTable, connections: Sequence[GlobalId]
+) -> IcebergTable:
+    """The table with the names that its connections have now."""
+    main, *rest = (name_of(state.item(each)) for each in connections)
+    return replace(table, connection=main, aws=next(iter(rest), None))
 
 
 def _with_registries(
@@ -178,9 +187,8 @@ def _with_connections(state: CatalogState, sink: st.CreateSink, item: CatalogIte
     if connection is None:
         return sink
     if isinstance(connector, IcebergSinkConnector):
-        main, *rest = (name_of(state.item(each)) for each in details.connections)
-        named_so = replace(connector, connection=main, aws=next(iter(rest), None))
-        return replace(sink, connector=named_so)
+        table = _with_catalog(state, connector.table, details.connections)
+        return replace(sink, connector=replace(connector, table=table))
     if not isinstance(connector, KafkaSinkConnector):
         return sink
 

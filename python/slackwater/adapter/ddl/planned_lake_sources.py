@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
-from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_lake_tables import delta_place, named_table
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
-from slackwater.adapter.ddl.planned_schemas import connection_named
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.lakes import LakeSources
 from slackwater.planner.parser import statements as st
-from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource, LakeSource
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
 from slackwater.repr.errors import SlackwaterError, invalid_option
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.discovery import local_path
-from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSourceConfig
+from slackwater.storage.lake.config import LakePlace, LakeSourceConfig
 from slackwater.storage.lake.history import TableHistory, TableVersion
 from slackwater.storage.lake.source_columns import source_columns
 
@@ -50,35 +47,27 @@ class LakeSourcePlanner:
         Raises SLACKWATER_UNKNOWN_OBJECT, SLACKWATER_INVALID_OPTION, what `LakeSources.looked_at`
         raises, and what `source_columns` raises.
         """
+        connection: GlobalId | None = None
         match statement.connector:
-            case DeltaSource() as connector:
-                place, start = _delta_place(connector), connector.start_version
-                named = _Named(place, connector, None)
+            case DeltaSource(path=path, start_version=start) as connector:
+                place: LakePlace = delta_place(path)
             case IcebergSource() as connector:
-                named, start = self._iceberg(context, connector), None
+                named = named_table(self.state(), context, connector.table, "CREATE SOURCE")
+                place, connection, start = named.place, named.connection, None
+                connector = replace(connector, table=named.table)
             case _:
                 raise AssertionError(f"{blank.full_name} reads no table of a lake")
-        with self.lakes.looked_at(blank.full_name, named.place, named.connection) as table:
+        with self.lakes.looked_at(blank.full_name, place, connection) as table:
             version = table.newest() if start is None else _started(table, start)
             columns = tuple(table.columns(version))
         details = LakeDetails(
-            LakeSourceConfig(named.place, columns, start),
-            named.connection,
+            LakeSourceConfig(place, columns, start),
+            connection,
             interval_ms=statement.timestamp_interval_ms or DEFAULT_INTERVAL_MS,
             retain_history_ms=statement.retain_history_ms,
         )
         desc = source_columns(columns, blank.full_name)
-        return PlannedLakeSource(replace(statement, connector=named.connector), desc, details)
-
-    def _iceberg(self, context: Context, connector: IcebergSource) -> _Named:
-        catalog = connection_named(self.state(), context, connector.connection, "ICEBERG CATALOG")
-        made = replace(connector, connection=name_of(catalog))
-        aws = None
-        if connector.aws is not None:
-            files = connection_named(self.state(), context, connector.aws, "AWS")
-            aws, made = files.id, replace(made, aws=name_of(files))
-        place = IcebergPlace(connector.namespace, connector.table, aws)
-        return _Named(place, made, catalog.id)
+        return PlannedLakeSource(replace(statement, connector=connector), desc, details)
 
 
 def _started(table: TableHistory, number: int) -> TableVersion:
@@ -96,19 +85,6 @@ def _started(table: TableHistory, number: int) -> TableVersion:
 
 def _no_start(number: int, reason: str) -> SlackwaterError:
     return invalid_option("START VERSION", "CREATE SOURCE", str(number), reason)
-
-
-def _delta_place(connector: DeltaSource) -> DeltaPlace:
-    return DeltaPlace(local_path(connector.path, os.getcwd()))
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """The table of a source, the statement's part that names it everywhere, and the connection."""
-
-    place: LakePlace
-    connector: LakeSource
-    connection: GlobalId | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.lake_table import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +25,9 @@ class DeltaSinkConnector:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSinkConnector:
-    """An Iceberg table of a catalog; for the rest as `DeltaSinkConnector`.
+    """An Iceberg table of a catalog; for the rest as `DeltaSinkConnector`."""
 
-    `namespace` has its parts separated by dots. `aws` leads to where the table's files are.
-    """
-
-    connection: QualifiedName
-    namespace: str
-    table: str
-    aws: QualifiedName | None = None
+    table: IcebergTable
     is_enforced: bool = True
     commit_interval_ms: int | None = None
 

@@ -11,6 +11,7 @@ from slackwater.planner.parser.lake_sink import (
     IcebergSinkConnector,
     LakeSinkConnector,
 )
+from slackwater.planner.parser.lake_tables import iceberg_table_sql, read_iceberg_table
 from slackwater.planner.parser.options import OptionValue, positive_duration, read_options, text
 from slackwater.planner.parser.statements import Envelope
 from slackwater.planner.parser.tokens import TokenCursor
@@ -39,19 +40,9 @@ def _delta(cursor: TokenCursor) -> tuple[DeltaSinkConnector, Envelope]:
 
 
 def _iceberg(cursor: TokenCursor) -> tuple[IcebergSinkConnector, Envelope]:
-    cursor.expect("CATALOG", "CONNECTION")
-    connection = cursor.name("a connection")
-    options = read_options(cursor, {"NAMESPACE": text, "TABLE": text})
-    for option in ("NAMESPACE", "TABLE"):
-        if option not in options:
-            raise cursor.syntax_error(f"the option {option}", cursor.at(cursor.mark - 1))
-    aws = None
-    if cursor.accept("USING"):
-        cursor.expect("AWS", "CONNECTION")
-        aws = cursor.name("a connection")
+    table = read_iceberg_table(cursor)
     envelope, is_enforced = _mode(cursor)
-    named = (str(options["NAMESPACE"]), str(options["TABLE"]))
-    return IcebergSinkConnector(connection, *named, aws, is_enforced), envelope
+    return IcebergSinkConnector(table, is_enforced), envelope
 
 
 def _mode(cursor: TokenCursor) -> tuple[Envelope, bool]:
@@ -81,11 +72,8 @@ def lake_sink_sql(sink: LakeSinkConnector, envelope: Envelope) -> str:
     match sink:
         case DeltaSinkConnector(path=path):
             words = [f"DELTA (PATH {quote_string(path)})"]
-        case IcebergSinkConnector():
-            named = f"NAMESPACE {quote_string(sink.namespace)}, TABLE {quote_string(sink.table)}"
-            words = [f"ICEBERG CATALOG CONNECTION {sink.connection.sql} ({named})"]
-            if sink.aws is not None:
-                words.append(f"USING AWS CONNECTION {sink.aws.sql}")
+        case IcebergSinkConnector(table=table):
+            words = [iceberg_table_sql(table)]
     if envelope.key:
         columns = ", ".join(map(quote_identifier, envelope.key))
         words.append(f"KEY ({columns})" + ("" if sink.is_enforced else " NOT ENFORCED"))

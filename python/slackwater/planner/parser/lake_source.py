@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.lake_table import IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,15 +20,9 @@ class DeltaSource:
 
 @dataclass(frozen=True, slots=True)
 class IcebergSource:
-    """An Iceberg table of a catalog.
+    """An Iceberg table of a catalog, from its last version on."""
 
-    `namespace` has its parts separated by dots. `aws` leads to where the table's files are.
-    """
-
-    connection: QualifiedName
-    namespace: str
-    table: str
-    aws: QualifiedName | None = None
+    table: IcebergTable
 
 
 LakeSource = DeltaSource | IcebergSource
