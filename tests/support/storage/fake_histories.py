@@ -135,6 +135,9 @@ class FakeHistory:
         self.table.call()
         return self.table.last.at
 
+    def last_number(self):
+        return self.newest().number
+
     def at(self, number):
         self.table.call()
         if number >= len(self.table.versions):

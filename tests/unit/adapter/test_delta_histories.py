@@ -313,6 +313,18 @@ def test_a_log_that_was_cleaned_up(tmp_path):
     assert after.columns == columns
 
 
+def test_an_entry_that_is_gone_behind_one_that_is_there_is_told(tmp_path):
+    write_deltalake(tmp_path, rows_of([0]))
+    source = history(tmp_path)
+    first = source.newest()
+    for number in (1, 2):
+        write_deltalake(tmp_path, rows_of([number]), mode="append")
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(SlackwaterError, match="version 1 of the table is not in its log any more"):
+        list(source.after(first))
+
+
 def test_what_cannot_be_read_is_refused(tmp_path):
     write_deltalake(tmp_path / "%", rows_of([1]))
     with pytest.raises(SlackwaterError, match="no folder with a % in its path"):

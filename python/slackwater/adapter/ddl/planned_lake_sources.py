@@ -72,7 +72,7 @@ class LakeSourcePlanner:
 
 def _started(table: TableHistory, number: int) -> TableVersion:
     """The version with which the source begins. Raises SLACKWATER_INVALID_OPTION."""
-    last = table.newest().number
+    last = table.last_number()
     if number > last:
         raise _no_start(number, f"the last version of the table is {last}")
     try:

@@ -17,7 +17,7 @@ from slackwater.storage.lake.config import DeltaPlace, IcebergPlace
 
 @dataclass(frozen=True, slots=True)
 class NamedTable:
-    """An Iceberg table, its name that means the same everywhere, and the connection to its catalog."""
+    """An Iceberg table, the name that means it everywhere, and the connection to its catalog."""
 
     place: IcebergPlace
     table: IcebergTable

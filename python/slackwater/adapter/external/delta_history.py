@@ -68,7 +68,17 @@ class DeltaHistory:
             raise self._refused("delta-rs finds no folder with a % in its path")
 
     def newest(self) -> TableVersion:
-        return self.at(self._last())
+        return self.at(self.last_number())
+
+    def last_number(self) -> int:
+        try:
+            found = [_ENTRY.fullmatch(name) for name in os.listdir(self._log)]
+        except OSError as error:
+            raise self._unreadable(error.strerror or str(error), self._log) from None
+        numbers = [int(each[1]) for each in found if each is not None]
+        if not numbers:
+            raise self._unreadable("it has no entries of a Delta table", self._log)
+        return max(numbers)
 
     def at(self, number: int) -> TableVersion:
         snapshot = self._snapshot(number)
@@ -88,8 +98,9 @@ class DeltaHistory:
             yield from self._rows(found, snapshot.columns, version.number)
 
     def after(self, version: TableVersion) -> Iterator[VersionChanges]:
-        last, number = self._last(), version.number
+        number = version.number
         token = self._token(number)
+        last = self.last_number() if token is None else self._last_after(number)
         if last < number or (token is not None and token != version.version):
             shown = f"the table {self._uri}"
             raise replaced(
@@ -204,16 +215,23 @@ class DeltaHistory:
             raise self._unreadable("it is not in a local folder", path)
         return os.path.join(self._uri, unquote(path))
 
-    def _last(self) -> int:
-        """The number of the last version. Raises SLACKWATER_SOURCE_TABLE_UNREADABLE."""
+    def _last_after(self, number: int) -> int:
+        """The number of the last version, or of one up to which an entry is gone.
+
+        A log may have hundreds of thousands of entries, and is looked at all the time: so it is not
+        listed. Entries only go that are before a checkpoint.
+        """
+        while os.path.exists(self._entry_path(number + 1)):
+            number += 1
+        return max(number, self._checkpointed())
+
+    def _checkpointed(self) -> int:
+        """The version of the last checkpoint that the log names; 0: it names none."""
         try:
-            found = [_ENTRY.fullmatch(name) for name in os.listdir(self._log)]
-        except OSError as error:
-            raise self._unreadable(error.strerror or str(error), self._log) from None
-        numbers = [int(each[1]) for each in found if each is not None]
-        if not numbers:
-            raise self._unreadable("it has no entries of a Delta table", self._log)
-        return max(numbers)
+            with open(os.path.join(self._log, "_last_checkpoint"), encoding="utf-8") as found:
+                return int(json.load(found)["version"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return 0
 
     def _entry_path(self, number: int) -> str:
         return os.path.join(self._log, f"{number:020}.json")

@@ -122,6 +122,9 @@ class IcebergHistory:
     def newest(self) -> TableVersion:
         return self._version(self._loaded().current_snapshot())
 
+    def last_number(self) -> int:
+        return self.newest().number
+
     def at(self, number: int) -> TableVersion:
         metadata = self._loaded()
         line = list(_line(metadata))

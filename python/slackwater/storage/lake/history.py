@@ -77,6 +77,10 @@ class TableHistory(Protocol):
         """The last version that was committed."""
         ...
 
+    def last_number(self) -> int:
+        """The number of the last version, which costs less than to know the version itself."""
+        ...
+
     def at(self, number: int) -> TableVersion:
         """The version with that number."""
         ...

@@ -221,7 +221,7 @@ class LakeIngestion:
         state = self._arrived(history, version, version.number + 1)
         if state.broken is None:
             yield from self._contents(history, version, rows)
-        return self._step(state, rows, newest=history.newest().number, is_snapshot=True)
+        return self._step(state, rows, newest=history.last_number(), is_snapshot=True)
 
     def _again(self, before: LakeState) -> _Work:
         """The difference between the last version and what is there."""
@@ -268,7 +268,7 @@ class LakeIngestion:
         for each in history.after(before.at):
             is_first = state is before
             if not is_first and taken_bytes + each.size_bytes > self._config.step_bytes:
-                newest = history.newest().number
+                newest = history.last_number()
                 break
             broken = difference(self._config.columns, each.columns)
             if broken is not None:
@@ -277,7 +277,7 @@ class LakeIngestion:
             deleted = self._deleted(each)
             if deleted and not is_first:
                 # All rows before it have to be durable, so that they are found.
-                newest = history.newest().number
+                newest = history.last_number()
                 break
             yield from self._version(each, deleted, rows)
             taken_bytes += each.size_bytes
