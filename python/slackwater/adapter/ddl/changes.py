@@ -255,24 +255,29 @@ class Changes:
             return self.persist.definitions.create_shard(conn, desc, since=since, upper=None)
 
         made = replace(item, shard_id=shard(item.desc))
-        match item.details:
-            case FilesDetails(config=files) if files.on_error == "PROPAGATE":
-                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case KafkaDetails(config=topic) if _propagates(topic.messages):
-                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case SourceTableDetails() if _has_errors(item.details):
-                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case LakeDetails():
-                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case SubsourceDetails(has_errors=True):
-                return replace(made, details=replace(item.details, errors=shard(ERRORS)))
-            case _:
-                return made
+        details = item.details
+        if isinstance(details, _Filled) and _has_errors(details):
+            return replace(made, details=replace(details, errors=shard(ERRORS)))
+        return made
 
 
-def _has_errors(details: SourceTableDetails) -> bool:
-    """Whether a table that a source fills has errors of its own."""
-    return details.upstream is not None or _propagates(details.messages)
+_Filled = FilesDetails | KafkaDetails | LakeDetails | SourceTableDetails | SubsourceDetails
+"""Those relations that a source fills which may have errors in their contents."""
+
+
+def _has_errors(details: _Filled) -> bool:
+    """Whether the relation may have errors in its contents."""
+    match details:
+        case FilesDetails(config=files):
+            return files.on_error == "PROPAGATE"
+        case KafkaDetails(config=topic):
+            return _propagates(topic.messages)
+        case LakeDetails():
+            return True
+        case SourceTableDetails():
+            return details.upstream is not None or _propagates(details.messages)
+        case SubsourceDetails():
+            return details.has_errors
 
 
 def _propagates(messages: MessageSettings | None) -> bool:
