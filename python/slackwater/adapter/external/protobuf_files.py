@@ -71,7 +71,7 @@ class _References:
 
     def collect(self, schema: RegisteredSchema) -> None:
         """Asks for all that are not there yet. Raises ValueError for one that is not there."""
-        _refuse_other(schema)
+        schema.refuse_other("PROTOBUF")
         for each in schema.references:
             if each.name in self.found:
                 continue
@@ -87,16 +87,9 @@ class _References:
             self.collect(known)
 
 
-def _refuse_other(schema: RegisteredSchema) -> None:
-    if schema.kind != "PROTOBUF":
-        raise ValueError(
-            f"the registry has a schema of the kind {schema.kind}, which is not PROTOBUF"
-        )
-
-
 def _described(registry: SchemaRegistry, schema: RegisteredSchema) -> bytes:
     references = _References(registry, SERIALIZED)
-    _refuse_other(schema)
+    schema.refuse_other("PROTOBUF")
     main = _descriptor(schema, _MAIN)
     references.collect(schema)
     found = protobuf().descriptor_pb2.FileDescriptorSet()

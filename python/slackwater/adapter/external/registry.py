@@ -59,6 +59,13 @@ class RegisteredSchema:
     text: str
     references: tuple[SchemaReference, ...] = ()
 
+    def refuse_other(self, kind: str) -> None:
+        """Raises ValueError for a schema that is of another kind than this."""
+        if self.kind != kind:
+            raise ValueError(
+                f"the registry has a schema of the kind {self.kind}, which is not {kind}"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
@@ -194,8 +201,7 @@ class SchemaRegistry:
 def _avro(found: RegisteredSchema | None) -> str | None:
     if found is None:
         return None
-    if found.kind != "AVRO":
-        raise ValueError(f"the registry has a schema of the kind {found.kind}, which is not AVRO")
+    found.refuse_other("AVRO")
     if found.references:
         raise ValueError("the schema refers to others of the registry, which are not looked up")
     return found.text
