@@ -7,10 +7,11 @@ from io import BytesIO
 
 import fastavro
 import pytest
-from tests.e2e.test_avro_topics import becomes, source
 from tests.e2e.test_avro_topics import place as place
+from tests.e2e.test_avro_topics import source
 from tests.e2e.test_kafka_sinks import reader as reader
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
+from tests.support.kafka.sending import send
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -31,32 +33,6 @@ def place(workplace, kafka, registry):
         "WITH (VALIDATE = true)"
     )
     return workplace
-
-
-def send(kafka, topic, *messages):
-    """Sends (key, value), and returns when all are acknowledged."""
-    producer = kafka.producer()
-    for key, value in messages:
-        producer.produce(topic, key=key, value=value)
-    assert producer.flush(60) == 0
-
-
-def becomes(place, query, expected):
-    """Waits until the query has these rows."""
-    found = []
-
-    def is_so():
-        try:
-            found[:] = sorted(place.rows(query), key=repr)
-        except SqlError as error:
-            found[:] = [error]
-            return False
-        return found == sorted(expected, key=repr)
-
-    try:
-        wait_until(is_so, what=f"{query} is {expected}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}, it is {found}") from None
 
 
 def source(place, topic, rest, name="s"):

@@ -6,9 +6,11 @@ import json
 from decimal import Decimal
 
 import pytest
-from tests.e2e.test_avro_topics import AVRO, becomes, fails, send, source
+from tests.e2e.test_avro_topics import AVRO, fails, source
 from tests.e2e.test_avro_topics import place as place
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
+from tests.support.kafka.sending import send
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark

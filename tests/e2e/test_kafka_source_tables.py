@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.e2e.test_kafka_sources import becomes, place, send
+from tests.e2e.test_kafka_sources import becomes, place
 from tests.support.applications.application import SqlError
+from tests.support.kafka.sending import send
 
 pytestmark = pytest.mark.spark
 

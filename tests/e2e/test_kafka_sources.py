@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from tests.support.applications import awaited
 from tests.support.applications.application import SqlError
+from tests.support.kafka.sending import send
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+
+
+becomes = partial(awaited.becomes, may_fail=False)
 
 
 @pytest.fixture
@@ -15,30 +22,6 @@ def place(workplace, kafka):
     broker = f"BROKER '{kafka.address}', SECURITY PROTOCOL 'PLAINTEXT'"
     workplace.sql(f"CREATE CONNECTION k TO KAFKA ({broker}) WITH (VALIDATE = false)")
     return workplace
-
-
-def send(kafka, topic, *messages):
-    """Sends (key, value), or (key, value, partition), and returns when all are acknowledged."""
-    producer = kafka.producer()
-    for key, value, *partition in messages:
-        where = {"partition": partition[0]} if partition else {}
-        producer.produce(topic, key=key, value=value, **where)
-    assert producer.flush(60) == 0
-
-
-def becomes(place, query, expected):
-    """Waits until the query has these rows."""
-
-    found = []
-
-    def is_so():
-        found[:] = sorted(place.rows(query), key=repr)
-        return found == sorted(expected, key=repr)
-
-    try:
-        wait_until(is_so, what=f"{query} is {expected}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}, it is {found}") from None
 
 
 def test_each_message_is_a_row(place, kafka):

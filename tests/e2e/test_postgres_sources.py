@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 import pytest
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
 from tests.support.persist.postgres import running_server
 from tests.support.server.ingress import held_port
 from tests.support.storage.upstreams import running_upstream_server
@@ -18,23 +19,6 @@ def place(workplace, upstream):
     """A workplace with a connection to the database, as `pg`."""
     workplace.sql(f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})")
     return workplace
-
-
-def becomes(place, query, expected):
-    """Waits until the query has these rows."""
-    found = []
-
-    def is_so():
-        try:
-            found[:] = sorted(place.rows(query), key=repr)
-        except SqlError as error:
-            found[:] = [error.message]
-        return found == sorted(expected, key=repr)
-
-    try:
-        wait_until(is_so, what=f"{query} is {expected}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}, it is {found}") from None
 
 
 FAST = "WITH (TIMESTAMP INTERVAL '50 ms')"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from tests.e2e.test_avro_topics import EACH_50_MS, place
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
 from tests.support.kafka.protobuf import descriptors, framed, written
+from tests.support.kafka.sending import send
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
+
+__all__ = ["place"]
 
 KEY = 'syntax = "proto3"; message Key { int64 id = 1; }'
 ORDER = """
@@ -23,46 +28,7 @@ message Order {
   google.protobuf.Timestamp at = 5;
 }
 """
-EACH_50_MS = "WITH (TIMESTAMP INTERVAL '50 ms')"
 PROTOBUF = "PROTOBUF USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
-
-
-@pytest.fixture
-def place(workplace, kafka, registry):
-    """A workplace with connections to the broker, `k`, and to the registry, `r`."""
-    broker = f"BROKER '{kafka.address}', SECURITY PROTOCOL 'PLAINTEXT'"
-    workplace.sql(f"CREATE CONNECTION k TO KAFKA ({broker}) WITH (VALIDATE = false)")
-    workplace.sql(
-        f"CREATE CONNECTION r TO CONFLUENT SCHEMA REGISTRY (URL '{registry.address}') "
-        "WITH (VALIDATE = false)"
-    )
-    return workplace
-
-
-def send(kafka, topic, *messages):
-    """Sends (key, value), and returns when all are acknowledged."""
-    producer = kafka.producer()
-    for key, value in messages:
-        producer.produce(topic, key=key, value=value)
-    assert producer.flush(60) == 0
-
-
-def becomes(place, query, expected):
-    """Waits until the query has these rows."""
-    found = []
-
-    def is_so():
-        try:
-            found[:] = sorted(place.rows(query), key=repr)
-        except SqlError as error:
-            found[:] = [error]
-            return False
-        return found == sorted(expected, key=repr)
-
-    try:
-        wait_until(is_so, what=f"{query} is {expected}")
-    except AssertionError as error:
-        raise AssertionError(f"{error}, it is {found}") from None
 
 
 def fails(place, query="SELECT * FROM s"):

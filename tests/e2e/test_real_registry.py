@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.e2e.test_avro_topics import becomes, send
 from tests.support.applications.application import SqlError
+from tests.support.applications.awaited import becomes
 from tests.support.kafka.apicurio import apicurio as apicurio
 from tests.support.kafka.protobuf import framed, written
+from tests.support.kafka.sending import send
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark

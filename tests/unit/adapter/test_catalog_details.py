@@ -4,6 +4,7 @@ The texts are those that the releases before wrote.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -62,6 +63,14 @@ from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.webhook import WebhookConfig
 
+DECODING = Decoding(
+    Payload("CSV", 2, None, ";"),
+    Payload("AVRO"),
+    (Included("HEADER", "h", "x", True),),
+    "UPSERT",
+    "wrong",
+    "SKIP",
+)
 QUERY = {"query": "SELECT 1", "catalog": "slackwater", "namespace": ["a"], "named": ["u1"]}
 KEYS = {
     "kind": "KEY VALUE",
@@ -538,14 +547,7 @@ MEANT = {
             "t",
             "c",
             "i",
-            Decoding(
-                Payload("CSV", 2, None, ";"),
-                Payload("AVRO"),
-                (Included("HEADER", "h", "x", True),),
-                "UPSERT",
-                "wrong",
-                "SKIP",
-            ),
+            DECODING,
             '{"type": "struct", "fields": []}',
             (3, 0),
             "p",
@@ -562,14 +564,7 @@ MEANT = {
             "t",
             "c",
             "i",
-            Decoding(
-                Payload("PROTOBUF", 2, None, ";"),
-                Payload("AVRO"),
-                (Included("HEADER", "h", "x", True),),
-                "UPSERT",
-                "wrong",
-                "SKIP",
-            ),
+            replace(DECODING, value=Payload("PROTOBUF", 2, None, ";")),
             '{"type": "struct", "fields": []}',
             (3, 0),
             "p",
@@ -590,14 +585,7 @@ MEANT = {
         ("a", "b"),
         4,
         MessageSettings(
-            Decoding(
-                Payload("CSV", 2, None, ";"),
-                Payload("AVRO"),
-                (Included("HEADER", "h", "x", True),),
-                "UPSERT",
-                "wrong",
-                "SKIP",
-            ),
+            DECODING,
             '{"type": "struct", "fields": []}',
             AvroSchema('"long"', "u9"),
         ),
