@@ -482,7 +482,13 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     metrics = Metrics()
     checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
     steps = SourceSteps(
-        persist, relations.catalog, states, given.clock, metrics, base.collections.begin
+        persist,
+        relations.catalog,
+        states,
+        clock_ms=given.clock,
+        metrics=metrics,
+        begin=base.collections.begin,
+        signal=base.timeline.watch.signal,
     )
     ingestion = IngestionRunner(steps.commit, states.record, given.clock)
     webhooks = Webhooks(

@@ -239,6 +239,7 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
             place.env.clock_ms,
             Metrics(),
             lambda ids, at: None,
+            lambda: None,
         ).commit(source, None, None)
     for table in (source_states, source_status_history):
         assert (

@@ -21,6 +21,7 @@ from slackwater.storage.ingestion import (
     IngestionStep,
     Reached,
     Resumed,
+    SourceStatistics,
     SourceStatus,
     StepSuperseded,
 )
@@ -58,13 +59,19 @@ class World:
             location="./env",
             clock_ms=clock,
             settings=CommitSettings(tick_ms=600_000, max_ahead_ms=0),
+            on_committed=lambda _: self.look(),
         )
         self.committer.start()
         self.states = SourceStates(self.client.transactions, self.committer)
         self.client.transactions.transact(lambda conn: create_state(conn, SOURCE))
         self.changed = threading.Condition()
         self.outcomes = []
+        self.looks = []
         self.runner = IngestionRunner(self.commit, self.states.record, clock)
+
+    def look(self):
+        """Notes what may be read of the source; a commit that is durable calls it."""
+        self.looks.append((self.states.has_snapshot(SOURCE), self.states.has_begun(SOURCE, "new")))
 
     def commit(self, source_id, reached, step):
         outcome = "failed"
@@ -151,3 +158,26 @@ def test_only_one_of_two_steps_from_one_state_is_committed(world):
     with pytest.raises(SlackwaterError) as refused:
         world.states.commit(SOURCE, found, step("late", 4), {})
     assert refused.value.condition == "SLACKWATER_DEPENDENCY_DROPPED"
+
+
+def test_nobody_is_told_of_first_contents_before_reads_find_them(world):
+    """A read that begins then would choose the time before that of the step, with no rows."""
+
+    def step(number, *begun, whole=True):
+        counted = SourceStatistics(snapshot_committed=whole, begun=begun)
+        status, frontier = SourceStatus("running"), SourceFrontier.at(number)
+        return IngestionStep({}, "{}", frontier, status, counted)
+
+    first, second, third = step(1, whole=False), step(2), step(3, "new")
+    reached = Reached()
+    for made in (first, second, third):
+        world.states.commit(SOURCE, reached, made, {})
+        world.look()
+        world.states.arrived(SOURCE)
+        world.look()
+        reached = reached.after(made)
+    assert world.looks == [
+        *[(False, False)] * 3,
+        *[(False, False)] * 2, (True, False),
+        *[(True, False)] * 2, (True, True),
+    ]  # fmt: skip

@@ -61,6 +61,7 @@ class SourceStates:
         self._history_kept = HISTORY_KEPT
         self._whole: set[GlobalId] = set()
         self._begun: frozenset[tuple[GlobalId, str]] = frozenset()
+        self._arriving: dict[GlobalId, SourceStatistics] = {}
 
     def configure(self, parameters: Mapping[str, str]) -> None:
         """Goes on with those of the parameters that concern sources."""
@@ -91,23 +92,36 @@ class SourceStates:
         return self._metastore.query(read)
 
     def has_snapshot(self, source_id: GlobalId) -> bool:
-        """Whether the first contents of a source are durable. Once they are, they stay so.
+        """Whether reads from now on find the first contents of a source. Once they do, they go on.
 
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
-        if source_id not in self._whole and self.reached(source_id).statistics.snapshot_committed:
+        if source_id not in self._whole and self._found(source_id).snapshot_committed:
             self._whole.add(source_id)
         return source_id in self._whole
 
     def has_begun(self, source_id: GlobalId, export: str) -> bool:
-        """Whether an export that was added to a source has its first contents.
+        """Whether reads from now on find the first contents of an export of a running source.
 
         Raises SLACKWATER_DEPENDENCY_DROPPED.
         """
         if (source_id, export) not in self._begun:
-            begun = self.reached(source_id).statistics.begun
+            begun = self._found(source_id).begun
             self._begun |= {(source_id, each) for each in begun}
         return (source_id, export) in self._begun
+
+    def arrived(self, source_id: GlobalId) -> None:
+        """Reads find from now on what the steps of this source have committed."""
+        self._arriving.pop(source_id, None)
+
+    def _found(self, source_id: GlobalId) -> SourceStatistics:
+        """The statistics of a source without the step that no read may find yet.
+
+        A step is durable a moment before its time is the one at which others read.
+        """
+        stored = self.reached(source_id).statistics
+        # After the look: a step that was durable by then and is on its way no more has arrived.
+        return self._arriving.get(source_id, stored)
 
     def commit(
         self,
@@ -119,12 +133,14 @@ class SourceStates:
     ) -> Timestamp:
         """Commits rows with ``__diff`` by shard and the durable state of `step`, at one time.
 
-        Returns the time.
+        Returns the time. Until the caller says that the step has `arrived`, nobody is told of the
+        first contents in it.
 
         The steps in `more` run in the same transaction. Raises `StepSuperseded` unless `reached` is
         the stored state, SLACKWATER_DEPENDENCY_DROPPED, and what `GroupCommitter.submit` raises.
         """
         after = reached.after(step)
+        self._arriving[source_id] = reached.statistics
 
         def advance(conn: Connection) -> None:
             row = _row(conn, source_states, source_id)

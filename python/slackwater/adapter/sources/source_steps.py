@@ -33,7 +33,7 @@ class SourceSteps:
     """Commits the steps of ingestions.
 
     `begin` lets nobody read collections before the time of their first contents; None: before their
-    upper.
+    upper. `signal` lets those who wait for first contents look.
     """
 
     persist: PersistClient
@@ -42,6 +42,7 @@ class SourceSteps:
     clock_ms: Callable[[], int]
     metrics: Metrics
     begin: Callable[[Collection[GlobalId], Timestamp | None], None]
+    signal: Callable[[], None]
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -77,6 +78,9 @@ class SourceSteps:
         self.begin(begun, None)
         at = self.states.commit(source_id, reached, step, appends, more)
         self.begin(begun, at)
+        self.states.arrived(source_id)
+        if begun or not reached.statistics.snapshot_committed:
+            self.signal()
 
     def _applied(self, source: CatalogItem, done: Range) -> Step:
         """Marks the checkpoints of the source's group as applied; those before them can go."""

@@ -107,6 +107,7 @@ class Sources:
         lost, has happened, so that the state and the remap are of the same step.
         """
         self.committer.flush()
+        self.states.arrived(item.id)
         reached = replace(self.states.reached(item.id), frontier=self._source_upper(item, remap))
         if reached.frontier is None and reached.state is not None:
             # Of the first version, which kept the frontier in the state; the next step binds it.
