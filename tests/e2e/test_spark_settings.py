@@ -29,12 +29,12 @@ SELECT CAST(id AS INT) AS k, DATE'1500-01-01' + CAST(id % 500 * 400 AS INT) AS d
        CAST(id / 8 AS DECIMAL(25, 3)) AS x, CAST(id AS DECIMAL(9, 2)) AS y,
        map(concat('k', id % 3), id % 5) AS m, array(id, NULL) AS a,
        named_struct('l', DATE'1500-01-01', 'r', CAST(NULL AS STRING)) AS st
-FROM range(0, 12000, 1, 4)
+FROM range(0, 3000, 1, 4)
 """
 
 SHOWN = """
 SELECT k, CAST(d AS STRING), CAST(ts AS STRING), CAST(n AS STRING), hex(b), s, CAST(x AS STRING),
-       CAST(y AS STRING), to_json(m), to_json(a), to_json(st) FROM {} WHERE k % 997 = 1 ORDER BY k
+       CAST(y AS STRING), to_json(m), to_json(a), to_json(st) FROM {} WHERE k % 249 = 1 ORDER BY k
 """
 
 
@@ -77,7 +77,7 @@ def stored_and_read(application: Application) -> dict[str, list]:
     followed = application.rows("FETCH ALL c")
     application.sql("CLOSE c")
     answers["followed"] = sorted([str(value) for value in row[1:]] for row in followed)
-    application.sql("INSERT OVERWRITE t SELECT * FROM t WHERE k < 2000")
+    application.sql("INSERT OVERWRITE t SELECT * FROM t WHERE k < 500")
     answers["replaced"] = application.rows("SELECT count(*), CAST(min(d) AS STRING) FROM t")
     return answers
 
