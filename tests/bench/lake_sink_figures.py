@@ -9,6 +9,7 @@ import pyarrow as pa
 from tests.bench.figure import Figure
 
 from slackwater.adapter.external.delta import DeltaTarget
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
@@ -30,7 +31,9 @@ def delta_sink(folder):
 
     def opened(table, mode):
         config = LakeSinkConfig(DeltaPlace(str(folder / table)), mode, _key(mode))
-        return config, DeltaTarget(str(folder / table), "s", "bench-s", config, DESC)
+        return config, DeltaTarget(
+            DeltaFolder.at(str(folder / table)), "s", "bench-s", config, DESC
+        )
 
     yield from figures("delta_sink", opened, 50)
 

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from slackwater.adapter.external.delta import DeltaTarget
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.changes import LakeRows
@@ -64,7 +65,7 @@ except Fenced as fenced:
 def opened(path, mode, epoch, confirm=lambda: None, around=lambda table: table):
     place = DeltaPlace(str(path))
     config = LakeSinkConfig(place, mode, ("k",) if mode == "UPSERT" else ())
-    target = DeltaTarget(place.uri, "s", "tests-s", config, DESC)
+    target = DeltaTarget(DeltaFolder.at(place.uri), "s", "tests-s", config, DESC)
     target.ensure()
     return LakeSink(
         LakeRows(config, DESC, "s"),

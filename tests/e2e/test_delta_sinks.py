@@ -157,5 +157,5 @@ def test_what_a_table_cannot_have_is_refused_when_the_sink_is_made(workplace):
     refused("SLACKWATER_SINK_KEY.*a is ARRAY", "KEY (k, a) MODE UPSERT")
     refused("SLACKWATER_SINK_KEY.*no column K", "KEY (`K`) MODE UPSERT")
     assert not path.exists()
-    with pytest.raises(SqlError, match=r"SLACKWATER_UNSUPPORTED.*the scheme s3"):
-        place.sql("CREATE SINK s FROM t INTO DELTA (PATH 's3://b/t') MODE APPEND")
+    with pytest.raises(SqlError, match=r"SLACKWATER_UNSUPPORTED.*the scheme gs"):
+        place.sql("CREATE SINK s FROM t INTO DELTA (PATH 'gs://b/t') MODE APPEND")

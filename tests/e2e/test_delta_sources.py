@@ -10,6 +10,8 @@ from deltalake import DeltaTable, write_deltalake
 from tests.support.applications.application import SqlError, kill, only_coordinator
 from tests.support.waiting import wait_until
 
+from slackwater.adapter.external.delta_folder import DeltaFolder
+
 pytestmark = pytest.mark.spark
 
 INTERVAL = "WITH (TIMESTAMP INTERVAL '100 ms')"
@@ -182,3 +184,41 @@ def test_a_table_that_is_larger_than_what_is_in_memory(workplace):
         "JOIN slackwater.mz_catalog.mz_sources s ON s.id = t.id WHERE s.name = 'large'"
     )
     assert rows < staged < rows + rows // 2
+
+
+def test_tables_in_s3_by_a_connection(workplace, s3):
+    """A sink writes what a source reads; the connection is renamed, and the leader is killed."""
+    place, uri = workplace, f"s3://{s3.new_bucket()}/lake/sales"
+    place.sql(f"CREATE SECRET key AS '{s3.access.secret_access_key}'")
+    place.sql(
+        f"CREATE CONNECTION store TO AWS (REGION 'us-east-1', ENDPOINT '{s3.endpoint}',"
+        f" ACCESS KEY ID '{s3.access.access_key_id}', SECRET ACCESS KEY SECRET key)"
+    )
+    place.sql("CREATE TABLE sales (item STRING, amount BIGINT)")
+    place.sql("INSERT INTO sales VALUES ('a', 1), ('b', 2)")
+    place.sql(
+        f"CREATE SINK kept FROM sales INTO DELTA (PATH '{uri}', AWS CONNECTION store)"
+        " KEY (item) MODE UPSERT WITH (COMMIT INTERVAL '100 ms')"
+    )
+    place.sql(f"CREATE SOURCE read_back FROM DELTA (AWS CONNECTION store, PATH '{uri}') {INTERVAL}")
+    has(place, "read_back", [("a", 1), ("b", 2)])
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("DROP CONNECTION store")
+    place.sql("ALTER CONNECTION store RENAME TO shop")
+    for kind, name in (("SINK", "kept"), ("SOURCE", "read_back")):
+        ((_, created),) = place.rows(f"SHOW CREATE {kind} {name}")
+        named = f"`slackwater`.`{place.schema}`.`shop`"
+        assert f"DELTA (PATH '{uri}', AWS CONNECTION {named})" in created
+    kill(only_coordinator(place.application.location))
+    place.sql("UPDATE sales SET amount = 3 WHERE item = 'b'")
+    place.sql("INSERT INTO sales VALUES ('c', 4)")
+    has(place, "read_back", [("a", 1), ("b", 3), ("c", 4)])
+    table = DeltaTable(uri, storage_options=dict(DeltaFolder.at(uri, s3.access).options))
+    table.delete("item = 'a'")
+    has(place, "read_back", [("b", 3), ("c", 4)])
+    assert status(place, "read_back") == ("running", None)
+    for path in ("s3://bucket", "gs://bucket/t", place.folder / "t"):
+        with pytest.raises(SqlError, match="SLACKWATER_INVALID_OPTION"):
+            place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}', AWS CONNECTION shop)")
+    place.sql("DROP CONNECTION shop CASCADE")
+    assert place.rows("SHOW SINKS") == []

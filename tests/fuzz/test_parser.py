@@ -44,7 +44,7 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
 from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
-from slackwater.planner.parser.lake_table import IcebergTable
+from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource, UpstreamTable
@@ -264,10 +264,11 @@ publications = (
     | st.builds(PostgresSource, names, texts, st.just(()), few_columns, of_tables, of_tables)
     | st.builds(PostgresSource, names, texts, is_bare=st.just(True))
 )
+delta_tables = st.builds(DeltaTable, texts, st.none() | names)
 iceberg_tables = st.builds(IcebergTable, names, texts, texts, st.none() | names)
-lake_sources = st.builds(DeltaSource, texts, st.none() | st.integers(0, 2**63 - 1)) | st.builds(
-    IcebergSource, iceberg_tables
-)
+lake_sources = st.builds(
+    DeltaSource, delta_tables, st.none() | st.integers(0, 2**63 - 1)
+) | st.builds(IcebergSource, iceberg_tables)
 
 
 def takes_columns(connector):
@@ -354,7 +355,7 @@ topic_sinks = st.builds(
     for_both,
 )
 upserts = st.builds(s.Envelope, st.just("UPSERT"), columns)
-lake_sinks = st.builds(DeltaSinkConnector, texts, st.booleans(), maybe_spans) | st.builds(
+lake_sinks = st.builds(DeltaSinkConnector, delta_tables, st.booleans(), maybe_spans) | st.builds(
     IcebergSinkConnector, iceberg_tables, st.booleans(), maybe_spans
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
@@ -519,7 +520,7 @@ statements = st.one_of(
         s.CreateSink,
         names,
         names,
-        st.builds(DeltaSinkConnector, texts, commit_interval_ms=maybe_spans),
+        st.builds(DeltaSinkConnector, delta_tables, commit_interval_ms=maybe_spans),
         st.just(s.Envelope("DIFF")),
     ),
     st.builds(

@@ -106,6 +106,7 @@ SHARES = {
     "test_a_source_has_what_its_table_has_in_one_version": Share(80, 3_000),
     "test_a_source_has_what_a_delta_table_has_in_one_version": Share(12, 200),
     "test_a_delta_table_has_each_change_once": Share(15, 200),
+    "test_a_delta_table_in_s3_has_each_change_once": Share(3, 40),
     "test_changes_lead_from_each_iceberg_snapshot_to_the_next": Share(10, 40),
     "test_an_iceberg_table_has_each_change_once": Share(12, 200),
     "test_a_hung_leader_commits_nothing_beside_the_next_one": Share(40, 2_000),

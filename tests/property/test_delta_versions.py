@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.property.histories import histories
 from tests.property.test_storage_lake_source import BOUNDS, DESC, ROWS, World, happen
 
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.storage.lake.ingestion import LakeTableConfig
 
@@ -38,7 +39,7 @@ class Folder:
     path: str
 
     def history(self):
-        return DeltaHistory("s", self.path)
+        return DeltaHistory("s", DeltaFolder.at(self.path))
 
     def forget(self):
         """Nothing is open."""

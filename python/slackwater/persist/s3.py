@@ -95,7 +95,7 @@ class S3Blobs:
         the bucket is not given and cannot be found out.
         """
         root = s3_location(uri)
-        return S3Blobs(root, settings, _file_system(root, settings))
+        return S3Blobs(root, settings, s3_file_system(root, settings))
 
     def uri(self, *names: str) -> str:
         return "/".join((self.root, *names))
@@ -167,7 +167,11 @@ def _key(uri: str) -> str:
     return re.sub("^s3a?://", "", uri)
 
 
-def _file_system(root: str, settings: S3Settings) -> Any:
+def s3_file_system(root: str, settings: S3Settings) -> Any:
+    """A `pyarrow.fs.S3FileSystem` for the bucket of ``s3://bucket/prefix``.
+
+    Raises SLACKWATER_STORAGE_UNAVAILABLE when the region is not given and cannot be found out.
+    """
     options: dict[str, Any] = {}
     if settings.endpoint is not None:
         split = urlsplit(

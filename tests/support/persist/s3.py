@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 from pyarrow import fs
 
+from slackwater.storage.access import AwsAccess
+
 ACCESS_KEY = "access-of-the-tests"
 SECRET_KEY = "secret-of-the-tests"
 
@@ -27,6 +29,11 @@ class S3Server:
             "AWS_ACCESS_KEY_ID": ACCESS_KEY,
             "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
         }
+
+    @property
+    def access(self) -> AwsAccess:
+        """The way there as a connection gives it."""
+        return AwsAccess("us-east-1", self.endpoint, ACCESS_KEY, SECRET_KEY, secrets=(SECRET_KEY,))
 
     def files(self) -> fs.S3FileSystem:
         """Access that does not go through our own code."""

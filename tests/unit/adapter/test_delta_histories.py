@@ -16,6 +16,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, QueryBuilder, write_deltalake
 from pyroaring import BitMap64
 
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.lake.source_columns import added, difference, source_columns
@@ -28,7 +29,7 @@ def rows_of(numbers, text="a"):
 
 
 def history(path):
-    return DeltaHistory("s", str(path))
+    return DeltaHistory("s", DeltaFolder.at(str(path)))
 
 
 def counted(pieces, columns, has_diff=False):

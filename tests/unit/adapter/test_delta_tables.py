@@ -12,6 +12,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
 from slackwater.adapter.external.delta import DeltaTarget
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import Column, RelationDesc
@@ -25,7 +26,7 @@ def target(path, desc=DESC, key=("k",), writer="w"):
     """The table in that folder of a sink that upserts by the key; without one, it appends."""
     uri = str(path)
     config = LakeSinkConfig(DeltaPlace(uri), "UPSERT" if key else "APPEND", key)
-    return DeltaTarget(uri, "the_sink", writer, config, desc)
+    return DeltaTarget(DeltaFolder.at(uri), "the_sink", writer, config, desc)
 
 
 def made(path, **more):

@@ -129,15 +129,13 @@ class SinkDetails:
     @property
     def connections(self) -> tuple[GlobalId, ...]:
         """The connection and those beside it, to registries and files, each once."""
-        if self.connection is None:
-            return ()
         match self.config:
             case KafkaSinkConfig(registries=more):
-                return (self.connection, *more)
-            case LakeSinkConfig(place=IcebergPlace(aws=aws)) if aws is not None:
-                return (self.connection, aws)
-            case _:
-                return (self.connection,)
+                return _present(self.connection, *more)
+            case LakeSinkConfig(place=place):
+                return _present(self.connection, place.aws)
+            case SinkConfig():
+                return ()
 
     @property
     def kind(self) -> Literal["files", "kafka", "delta", "iceberg"]:
@@ -151,6 +149,11 @@ class SinkDetails:
                 return "delta"
             case LakeSinkConfig():
                 return "iceberg"
+
+
+def _present(*connections: GlobalId | None) -> tuple[GlobalId, ...]:
+    """Those that there are."""
+    return tuple(each for each in connections if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -454,9 +457,7 @@ class LakeDetails:
     @property
     def connections(self) -> tuple[GlobalId, ...]:
         """The connection, and the one to the table's files."""
-        place = self.config.place
-        files = place.aws if isinstance(place, IcebergPlace) else None
-        return tuple(each for each in (self.connection, files) if each is not None)
+        return _present(self.connection, self.config.place.aws)
 
     @property
     def kind(self) -> Literal["delta", "iceberg"]:

@@ -37,9 +37,9 @@ from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
 from slackwater.planner.parser.kafka_sink import KafkaSinkConnector, SinkRegistry
 from slackwater.planner.parser.kafka_source import Decoding, KafkaSource, Payload, Registry
-from slackwater.planner.parser.lake_sink import IcebergSinkConnector
-from slackwater.planner.parser.lake_source import IcebergSource
-from slackwater.planner.parser.lake_table import IcebergTable
+from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
+from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
+from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
 from slackwater.planner.parser.postgres_source import PostgresSource
@@ -116,6 +116,9 @@ def _with_connection(
     if isinstance(details, PostgresDetails) and isinstance(connector, PostgresSource):
         name = name_of(state.item(details.connection))
         return replace(source, connector=replace(connector, connection=name))
+    if isinstance(connector, DeltaSource):
+        delta = _with_files(state, connector.table, item.of(LakeDetails).connections)
+        return replace(source, connector=replace(connector, table=delta))
     if isinstance(details, LakeDetails) and isinstance(connector, IcebergSource):
         table = _with_catalog(state, connector.table, details.connections)
         return replace(source, connector=replace(connector, table=table))
@@ -126,6 +129,14 @@ def _with_connection(
         decoding = _with_registries(state, connector.decoding, details.config.messages)
         connector = replace(connector, decoding=decoding)
     return replace(source, connector=connector)
+
+
+def _with_files(
+    state: CatalogState, table: DeltaTable, connections: Sequence[GlobalId]
+) -> DeltaTable:
+    """The table with the name that the connection to its files has now."""
+    names = [name_of(state.item(each)) for each in connections]
+    return replace(table, aws=next(iter(names), None))
 
 
 def _with_catalog(
@@ -184,6 +195,9 @@ def _with_connections(state: CatalogState, sink: st.CreateSink, item: CatalogIte
     """The statement with the names that the sink's connections have now."""
     details, connector = item.of(SinkDetails), sink.connector
     config, connection = details.config, details.connection
+    if isinstance(connector, DeltaSinkConnector):
+        delta = _with_files(state, connector.table, details.connections)
+        return replace(sink, connector=replace(connector, table=delta))
     if connection is None:
         return sink
     if isinstance(connector, IcebergSinkConnector):

@@ -9,7 +9,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.ddl.planned_kafka_sinks import KafkaSinkPlanner, PlannedSink
-from slackwater.adapter.ddl.planned_lake_tables import delta_place, named_table
+from slackwater.adapter.ddl.planned_lake_tables import delta_table, named_table
 from slackwater.adapter.sources.sink_targets import Targets
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.lake_sink import DeltaSinkConnector, IcebergSinkConnector
@@ -41,9 +41,11 @@ class LakeSinkPlanner:
         """
         envelope = statement.envelope
         connection: GlobalId | None = None
+        place: LakePlace
         match statement.connector:
             case DeltaSinkConnector() as connector:
-                place: LakePlace = delta_place(connector.path)
+                place, delta = delta_table(self.state(), context, connector.table, "CREATE SINK")
+                connector = replace(connector, table=delta)
             case IcebergSinkConnector() as connector:
                 named = named_table(self.state(), context, connector.table, "CREATE SINK")
                 place, connection = named.place, named.connection

@@ -9,7 +9,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
-from slackwater.adapter.ddl.planned_lake_tables import delta_place, named_table
+from slackwater.adapter.ddl.planned_lake_tables import delta_table, named_table
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.lakes import LakeSources
@@ -21,6 +21,8 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.config import LakePlace, LakeSourceConfig
 from slackwater.storage.lake.history import TableHistory, TableVersion
 from slackwater.storage.lake.source_columns import source_columns
+
+_STATEMENT = "CREATE SOURCE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,13 @@ class LakeSourcePlanner:
         raises, and what `source_columns` raises.
         """
         connection: GlobalId | None = None
+        place: LakePlace
         match statement.connector:
-            case DeltaSource(path=path, start_version=start) as connector:
-                place: LakePlace = delta_place(path)
+            case DeltaSource(start_version=start) as connector:
+                place, delta = delta_table(self.state(), context, connector.table, _STATEMENT)
+                connector = replace(connector, table=delta)
             case IcebergSource() as connector:
-                named = named_table(self.state(), context, connector.table, "CREATE SOURCE")
+                named = named_table(self.state(), context, connector.table, _STATEMENT)
                 place, connection, start = named.place, named.connection, None
                 connector = replace(connector, table=named.table)
             case _:
@@ -84,7 +88,7 @@ def _started(table: TableHistory, number: int) -> TableVersion:
 
 
 def _no_start(number: int, reason: str) -> SlackwaterError:
-    return invalid_option("START VERSION", "CREATE SOURCE", str(number), reason)
+    return invalid_option("START VERSION", _STATEMENT, str(number), reason)
 
 
 @dataclass(frozen=True, slots=True)

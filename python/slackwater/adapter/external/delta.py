@@ -1,4 +1,4 @@
-"""Delta tables in local folders, through delta-rs.
+"""Delta tables for sinks, through delta-rs.
 
 The progress of a sink is in its table's log as transactions of applications, which are there as
 long as the table is: neither checkpoints nor the cleanup of the log leave them out.
@@ -9,16 +9,14 @@ Source: docs/decisions 0076.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.libraries import deltalake
 from slackwater.repr.errors import SlackwaterError, invalid_option
 from slackwater.repr.frontier import Frontier
@@ -40,7 +38,7 @@ _FEATURE_VERSION = 7
 class DeltaTarget:
     """The table of a sink: see `LakeTarget`. `writer` is the sink's name in the table's log."""
 
-    uri: str
+    folder: DeltaFolder
     object_name: str
     writer: str
     config: LakeSinkConfig
@@ -48,25 +46,25 @@ class DeltaTarget:
 
     def ensure(self) -> None:
         library = deltalake()
-        if "%" in self.uri:
+        if "%" in self.folder.uri:
             raise self._refused("delta-rs finds no folder with a % in its path")
         fields = delta_fields(self.config, self.desc, self.object_name)
         with self.answers():
             try:
-                table = library.DeltaTable(self.url)
+                table = self.folder.opened(library)
             except library.exceptions.TableNotFoundError:
                 schema = library.Schema.from_json(json.dumps({"type": "struct", "fields": fields}))
-                os.makedirs(self.uri, exist_ok=True)
-                table = library.DeltaTable.create(self.url, schema, mode="ignore")
-                _sync(self.uri, table.version())
+                self.folder.make()
+                table = library.DeltaTable.create(
+                    self.folder.url,
+                    schema,
+                    mode="ignore",
+                    storage_options=dict(self.folder.options),
+                )
+                self.folder.sync(table.version())
         self.check(table)
         if self.config.mode == "UPSERT" and self.progress(table) is None and table.file_uris():
             raise self._refused("MODE UPSERT begins with a table without rows")
-
-    @property
-    def url(self) -> str:
-        """The folder, with all characters of its path."""
-        return Path(self.uri).as_uri()
 
     def opened(self) -> LakeTable:
         return DeltaSinkTable(self, deltalake())
@@ -87,7 +85,7 @@ class DeltaTarget:
 
     def unreachable(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_UNREACHABLE."""
-        return unreachable(self.object_name, self.config.place.shown, " ".join(reason.split()))
+        return unreachable(self.object_name, self.config.place.shown, reason)
 
     def lost(self, reason: str) -> SlackwaterError:
         """SLACKWATER_SINK_PROGRESS_LOST."""
@@ -113,7 +111,7 @@ class DeltaTarget:
             raise self._refused("rows may only be appended to it")
 
     def _refused(self, reason: str) -> SlackwaterError:
-        return invalid_option("PATH", "CREATE SINK", repr(self.uri), reason)
+        return invalid_option("PATH", "CREATE SINK", repr(self.folder.uri), reason)
 
     @contextmanager
     def answers(self) -> Iterator[None]:
@@ -123,7 +121,7 @@ class DeltaTarget:
         except (SlackwaterError, TableChanged):
             raise
         except Exception as error:
-            raise self.unreachable(str(error)) from None
+            raise self.unreachable(self.folder.reason(error)) from None
 
 
 @dataclass(slots=True)
@@ -138,7 +136,7 @@ class DeltaSinkTable:
         target, library = self.target, self.library
         with target.answers():
             try:
-                self._table = library.DeltaTable(target.url)
+                self._table = target.folder.opened(library)
             except library.exceptions.TableNotFoundError:
                 raise target.lost("it is gone") from None
             found = target.progress(self._table)
@@ -165,7 +163,7 @@ class DeltaSinkTable:
                     self._merge(inserted, changes.deleted, properties)
             except library.exceptions.CommitFailedError:
                 raise TableChanged from None
-            _sync(target.uri, self._table.version())
+            target.folder.sync(self._table.version())
 
     def close(self) -> None:
         self._table = None
@@ -219,20 +217,3 @@ def _free_name(names: list[str]) -> str:
 def _q(name: str) -> str:
     """The name as DataFusion takes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def _sync(uri: str, version: int) -> None:
-    """Makes a version of the table durable: delta-rs leaves that to the operating system."""
-    log = os.path.join(uri, "_delta_log")
-    entry = os.path.join(log, f"{version:020}.json")
-    with open(entry, encoding="utf-8") as lines:
-        actions = [json.loads(line) for line in lines]
-    paths = [unquote(each["add"]["path"]) for each in actions if "add" in each]
-    files = [os.path.join(uri, path) for path in paths]
-    folders = {os.path.dirname(path) for path in files}
-    for path in (*files, *sorted(folders), entry, log, uri, os.path.dirname(uri)):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

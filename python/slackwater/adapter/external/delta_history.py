@@ -1,4 +1,4 @@
-"""The versions of a Delta table in a local folder, as a source reads them.
+"""The versions of a Delta table, as a source reads them.
 
 The log has an entry for each version: which files came and which went. Rows are read from these
 files here, so that a version costs what it changed; delta-rs says what the table has in a version
@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater.adapter.external.delta_folder import LOG, DeltaFolder, Seen
 from slackwater.adapter.external.libraries import deltalake
 from slackwater.persist.nested import as_type
 from slackwater.repr.errors import SlackwaterError, invalid_option
@@ -46,7 +43,6 @@ _FEATURES = frozenset(
 """The features that tables may ask of their readers."""
 _PHYSICAL_NAME = "delta.columnMapping.physicalName"
 _PARTS = ("elementType", "keyType", "valueType")
-_ENTRY = re.compile(r"(\d{20})\.json")
 _BATCH_ROWS = 65_536
 
 Action = Mapping[str, Any]
@@ -55,16 +51,15 @@ Action = Mapping[str, Any]
 class DeltaHistory:
     """One Delta table: see `TableHistory`."""
 
-    def __init__(self, object_name: str, uri: str) -> None:
+    def __init__(self, object_name: str, folder: DeltaFolder) -> None:
         """Raises SLACKWATER_CONNECTOR_MISSING, SLACKWATER_INVALID_OPTION."""
         self._library = deltalake()
         self._object_name = object_name
-        self._uri = uri
-        self._log = os.path.join(uri, "_delta_log")
+        self._folder = folder
         self._known: _Snapshot | None = None
         self._columns: tuple[TableVersion, Sequence[TableColumn]] | None = None
-        self._entry: tuple[int, os.stat_result, str] | None = None
-        if "%" in uri:
+        self._entry: tuple[int, Seen, str] | None = None
+        if "%" in folder.uri:
             raise self._refused("delta-rs finds no folder with a % in its path")
 
     def newest(self) -> TableVersion:
@@ -72,13 +67,12 @@ class DeltaHistory:
 
     def last_number(self) -> int:
         try:
-            found = [_ENTRY.fullmatch(name) for name in os.listdir(self._log)]
+            last = self._folder.last_entry()
         except OSError as error:
-            raise self._unreadable(error.strerror or str(error), self._log) from None
-        numbers = [int(each[1]) for each in found if each is not None]
-        if not numbers:
-            raise self._unreadable("it has no entries of a Delta table", self._log)
-        return max(numbers)
+            raise self._unreadable(self._folder.reason(error), LOG) from None
+        if last is None:
+            raise self._unreadable("it has no entries of a Delta table", LOG)
+        return last
 
     def at(self, number: int) -> TableVersion:
         snapshot = self._snapshot(number)
@@ -102,7 +96,7 @@ class DeltaHistory:
         token = self._token(number)
         last = self.last_number() if token is None else self._last_after(number)
         if last < number or (token is not None and token != version.version):
-            shown = f"the table {self._uri}"
+            shown = f"the table {self._folder.uri}"
             raise replaced(
                 self._object_name,
                 shown,
@@ -191,7 +185,7 @@ class DeltaHistory:
             return
         place, start = self._place(file.path), 0
         try:
-            with pq.ParquetFile(place, coerce_int96_timestamp_unit="us", pre_buffer=True) as found:
+            with self._folder.open(place) as opened, _parquet(opened) as found:
                 present = set(found.schema_arrow.names)
                 wanted = [each.identity for each in columns if each.name not in file.partition]
                 # A file has at least one column, of which the number of its rows is known.
@@ -205,15 +199,13 @@ class DeltaHistory:
                 f"the file {file.path}, which version {number} needs, is gone"
             ) from None
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(str(error), place) from None
+            raise self._unreadable(self._folder.reason(error), place) from None
 
     def _place(self, path: str) -> str:
-        parsed = urlparse(path)
-        if parsed.scheme == "file":
-            return unquote(parsed.path)
-        if parsed.scheme and "/" in path and path.startswith(f"{parsed.scheme}://"):
-            raise self._unreadable("it is not in a local folder", path)
-        return os.path.join(self._uri, unquote(path))
+        found = self._folder.place(path)
+        if found is None:
+            raise self._unreadable("it is in another file system than the table", path)
+        return found
 
     def _last_after(self, number: int) -> int:
         """The number of the last version, or of one up to which an entry is gone.
@@ -221,45 +213,43 @@ class DeltaHistory:
         A log may have hundreds of thousands of entries, and is looked at all the time: so it is not
         listed. Entries only go that are before a checkpoint.
         """
-        while os.path.exists(self._entry_path(number + 1)):
-            number += 1
+        with self._answers():
+            while self._folder.seen(self._folder.entry(number + 1)) is not None:
+                number += 1
         return max(number, self._checkpointed())
 
     def _checkpointed(self) -> int:
         """The version of the last checkpoint that the log names; 0: it names none."""
         try:
-            with open(os.path.join(self._log, "_last_checkpoint"), encoding="utf-8") as found:
-                return int(json.load(found)["version"])
+            named = self._folder.read(f"{self._folder.root}/{LOG}/_last_checkpoint")
+            return int(json.loads(named)["version"])
         except (OSError, ValueError, LookupError, TypeError):
             return 0
 
-    def _entry_path(self, number: int) -> str:
-        return os.path.join(self._log, f"{number:020}.json")
-
     def _actions(self, number: int) -> Sequence[Action]:
-        path = self._entry_path(number)
+        path = self._folder.entry(number)
         try:
-            with open(path, encoding="utf-8") as lines:
-                return [json.loads(line) for line in lines if line.strip()]
+            lines = self._folder.read(path).decode().splitlines()
+            return [json.loads(line) for line in lines if line.strip()]
         except FileNotFoundError:
             raise self._lost(f"version {number} of the table is not in its log any more") from None
         except (OSError, ValueError) as error:
-            raise self._unreadable(str(error), path) from None
+            raise self._unreadable(self._folder.reason(error), path) from None
 
     def _token(self, number: int) -> str | None:
         """The digest of the entry of a version, which no other has; None: it is gone."""
-        path = self._entry_path(number)
+        path = self._folder.entry(number)
         try:
-            seen = os.stat(path)
-            known = self._entry
-            if known is not None and known[0] == number and _same(known[1], seen):
-                return known[2]
-            with open(path, "rb") as entry:
-                token = hashlib.sha256(entry.read()).hexdigest()[:32]
+            seen = self._folder.seen(path)
+            if seen is None:
+                return None
+            if self._entry is not None and self._entry[:2] == (number, seen):
+                return self._entry[2]
+            token = hashlib.sha256(self._folder.read(path)).hexdigest()[:32]
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise self._unreadable(error.strerror or str(error), path) from None
+            raise self._unreadable(self._folder.reason(error), path) from None
         self._entry = number, seen, token
         return token
 
@@ -272,9 +262,9 @@ class DeltaHistory:
         if token is None:
             raise self._lost(f"version {number} of the table is not in its log any more")
         try:
-            table = self._library.DeltaTable(Path(self._uri).as_uri(), version=number)
+            table = self._folder.opened(self._library, number)
         except Exception as error:  # delta-rs raises errors of several types
-            raise self._unreadable(str(error), self._uri) from None
+            raise self._unreadable(self._folder.reason(error), LOG) from None
         self._check_protocol(_Protocol.of(table.protocol()))
         self._check_metadata(table.metadata().configuration)
         with self._answers():
@@ -283,7 +273,7 @@ class DeltaHistory:
         for each in columns:
             if each.name in partitions and each.type_json == '"binary"':
                 raise self._refused(f"delta-rs does not read {each.name}, a partition of BINARY")
-        self._known = _Snapshot(number, token, table, columns)
+        self._known = _Snapshot(number, token, table, columns, self._folder)
         return self._known
 
     def _check_protocol(self, protocol: _Protocol) -> None:
@@ -302,16 +292,16 @@ class DeltaHistory:
         except SlackwaterError:
             raise
         except Exception as error:
-            raise self._unreadable(str(error), self._uri) from None
+            raise self._unreadable(self._folder.reason(error), LOG) from None
 
     def _refused(self, reason: str) -> SlackwaterError:
-        return invalid_option("PATH", "CREATE SOURCE", repr(self._uri), reason)
+        return invalid_option("PATH", "CREATE SOURCE", repr(self._folder.uri), reason)
 
     def _lost(self, what: str) -> SlackwaterError:
         return history_lost(self._object_name, what)
 
     def _unreadable(self, reason: str, place: str) -> SlackwaterError:
-        shown = f"the table {self._uri}"
+        shown = f"the table {self._folder.uri}"
         return unreadable(self._object_name, shown, f"{place}: {reason}")
 
 
@@ -386,8 +376,9 @@ class _Snapshot:
     token: str
     table_of: Any
     columns: Sequence[TableColumn]
+    folder: DeltaFolder
     _files: Mapping[str, Mapping[str, pa.Scalar]] | None = field(default=None, init=False)
-    _kept: Mapping[str, np.ndarray] | None = field(default=None, init=False)
+    _kept: Mapping[str | None, np.ndarray] | None = field(default=None, init=False)
 
     @property
     def table(self) -> str:
@@ -417,13 +408,17 @@ class _Snapshot:
         if self._kept is None:
             reader = pa.RecordBatchReader.from_stream(self.table_of.deletion_vectors())
             self._kept = {
-                unquote(urlparse(uri.as_py()).path): np.asarray(
+                self.folder.place(uri.as_py()): np.asarray(
                     mask.values.to_numpy(zero_copy_only=False)
                 )
                 for batch in reader
                 for uri, mask in zip(batch.column(0), batch.column(1), strict=True)
             }
         return self._kept.get(place)
+
+
+def _parquet(opened: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(opened, coerce_int96_timestamp_unit="us", pre_buffer=True)
 
 
 def _is_change(action: Action | None) -> bool:
@@ -492,8 +487,3 @@ def _completed(
         else:
             arrays.append(pa.nulls(rows.num_rows))
     return pa.table(arrays, names=names)
-
-
-def _same(before: os.stat_result, now: os.stat_result) -> bool:
-    told = (before.st_mtime_ns, before.st_size, before.st_ino)
-    return told == (now.st_mtime_ns, now.st_size, now.st_ino)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.adapter.external.iceberg_history import IcebergOrigin
 from slackwater.adapter.sources.connections import Connections
@@ -96,8 +97,9 @@ class LakeSources:
         columns: Sequence[TableColumn] = (),
     ) -> TableHistory:
         match place:
-            case DeltaPlace(uri=uri):
-                return DeltaHistory(object_name, uri)
+            case DeltaPlace(uri=uri, aws=aws):
+                access = None if aws is None else self.connections.aws(aws)
+                return DeltaHistory(object_name, DeltaFolder.at(uri, access))
             case IcebergPlace(aws=aws):
                 if connection is None:
                     raise FatalError(f"the source {object_name} has no connection")

@@ -11,6 +11,7 @@ from slackwater.adapter.catalog.details import ConnectionDetails, SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.external.delta import DeltaTarget
+from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.adapter.external.kafka_producer import (
     KafkaCluster,
@@ -173,8 +174,10 @@ class Targets:
     ) -> LakeTarget:
         writer = f"slackwater-{self.environment}-{item.id}"
         match config.place:
-            case DeltaPlace(uri=uri):
-                return DeltaTarget(uri, item.full_name, writer, config, desc)
+            case DeltaPlace(uri=uri, aws=aws):
+                access = None if aws is None else self.connections.aws(aws)
+                folder = DeltaFolder.at(uri, access)
+                return DeltaTarget(folder, item.full_name, writer, config, desc)
             case IcebergPlace(aws=aws):
                 if connection is None:
                     raise FatalError(f"the sink {item.full_name} has no connection")

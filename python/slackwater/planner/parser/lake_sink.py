@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slackwater.planner.parser.lake_table import IcebergTable
+from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSinkConnector:
-    """A Delta table in a folder, which is made if it is not there.
+    """A Delta table, which is made if it is not there.
 
     MODE UPSERT is the statement's envelope UPSERT with its key, MODE APPEND the envelope DIFF. Not
     `is_enforced`: of several rows of a key one counts.
     """
 
-    path: str
+    table: DeltaTable
     is_enforced: bool = True
     commit_interval_ms: int | None = None
 

@@ -11,8 +11,13 @@ from slackwater.planner.parser.lake_sink import (
     IcebergSinkConnector,
     LakeSinkConnector,
 )
-from slackwater.planner.parser.lake_tables import iceberg_table_sql, read_iceberg_table
-from slackwater.planner.parser.options import OptionValue, positive_duration, read_options, text
+from slackwater.planner.parser.lake_tables import (
+    delta_table_sql,
+    iceberg_table_sql,
+    read_delta_table,
+    read_iceberg_table,
+)
+from slackwater.planner.parser.options import OptionValue, positive_duration
 from slackwater.planner.parser.statements import Envelope
 from slackwater.planner.parser.tokens import TokenCursor
 from slackwater.repr.relation import quote_identifier, quote_string
@@ -34,9 +39,9 @@ def read_lake_sink(cursor: TokenCursor) -> tuple[LakeSinkConnector, Envelope]:
 
 
 def _delta(cursor: TokenCursor) -> tuple[DeltaSinkConnector, Envelope]:
-    options = read_options(cursor, {"PATH": text})
+    table, _ = read_delta_table(cursor, {})
     envelope, is_enforced = _mode(cursor)
-    return DeltaSinkConnector(str(options["PATH"]), is_enforced), envelope
+    return DeltaSinkConnector(table, is_enforced), envelope
 
 
 def _iceberg(cursor: TokenCursor) -> tuple[IcebergSinkConnector, Envelope]:
@@ -70,8 +75,8 @@ def _mode(cursor: TokenCursor) -> tuple[Envelope, bool]:
 def lake_sink_sql(sink: LakeSinkConnector, envelope: Envelope) -> str:
     """The canonical text from DELTA or ICEBERG to the mode."""
     match sink:
-        case DeltaSinkConnector(path=path):
-            words = [f"DELTA (PATH {quote_string(path)})"]
+        case DeltaSinkConnector(table=delta):
+            words = [delta_table_sql(delta)]
         case IcebergSinkConnector(table=table):
             words = [iceberg_table_sql(table)]
     if envelope.key:

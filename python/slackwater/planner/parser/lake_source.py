@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from slackwater.planner.parser.lake_table import IcebergTable
+from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaSource:
-    """A Delta table in a folder. `start_version` None: what it has when the source begins."""
+    """A Delta table. `start_version` None: what it has when the source begins."""
 
-    path: str
+    table: DeltaTable
     start_version: int | None = None
 
 

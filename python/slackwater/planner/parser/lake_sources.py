@@ -8,10 +8,14 @@ from __future__ import annotations
 from typing import cast
 
 from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource, LakeSource
-from slackwater.planner.parser.lake_tables import iceberg_table_sql, read_iceberg_table, require
-from slackwater.planner.parser.options import integer, read_options, text
+from slackwater.planner.parser.lake_tables import (
+    delta_table_sql,
+    iceberg_table_sql,
+    read_delta_table,
+    read_iceberg_table,
+)
+from slackwater.planner.parser.options import integer
 from slackwater.planner.parser.tokens import TokenCursor
-from slackwater.repr.relation import quote_string
 
 
 def read_lake_source(cursor: TokenCursor) -> LakeSource:
@@ -23,16 +27,16 @@ def read_lake_source(cursor: TokenCursor) -> LakeSource:
 
 
 def _delta(cursor: TokenCursor) -> DeltaSource:
-    options = read_options(cursor, {"PATH": text, "START VERSION": integer})
-    require(cursor, options, "PATH")
-    return DeltaSource(str(options["PATH"]), cast("int | None", options.get("START VERSION")))
+    table, options = read_delta_table(cursor, {"START VERSION": integer})
+    return DeltaSource(table, cast("int | None", options.get("START VERSION")))
 
 
 def lake_source_sql(source: LakeSource) -> str:
     """The canonical text from DELTA or ICEBERG to the end of what names the table."""
     match source:
-        case DeltaSource(path=path, start_version=version):
-            start = "" if version is None else f", START VERSION {version}"
-            return f"DELTA (PATH {quote_string(path)}{start})"
+        case DeltaSource(table=delta, start_version=version):
+            return delta_table_sql(
+                delta, *([] if version is None else [f"START VERSION {version}"])
+            )
         case IcebergSource(table=table):
             return iceberg_table_sql(table)

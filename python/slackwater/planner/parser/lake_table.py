@@ -1,6 +1,6 @@
-"""An Iceberg table as statements name it.
+"""Tables of lakes as statements name them.
 
-Source: surface 4, docs/decisions 0077, 0080.
+Source: surface 4, docs/decisions 0076, 0077, 0079, 0080.
 """
 
 from __future__ import annotations
@@ -8,6 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackwater.planner.parser.names import QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTable:
+    """A Delta table in a folder, or below a prefix of S3, to which `aws` leads; None: the SDK finds
+    the way itself."""
+
+    path: str
+    aws: QualifiedName | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,38 @@
-"""The grammar of what names an Iceberg table in sources and sinks, and its canonical text.
+"""The grammar of what names a table of a lake in sources and sinks, and its canonical text.
 
-Source: surface 4, docs/decisions 0077, 0080.
+Source: surface 4, docs/decisions 0076, 0077, 0079, 0080.
 """
 
 from __future__ import annotations
 
-from slackwater.planner.parser.lake_table import IcebergTable
-from slackwater.planner.parser.options import OptionValue, read_options, text
+from collections.abc import Mapping
+
+from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.options import OptionValue, ReadValue, read_options, text
 from slackwater.planner.parser.tokens import TokenCursor
 from slackwater.repr.relation import quote_string
+
+
+def read_delta_table(
+    cursor: TokenCursor, more: Mapping[str, ReadValue]
+) -> tuple[DeltaTable, dict[str, OptionValue]]:
+    """Reads what stands behind DELTA, among options that it leaves to the caller."""
+    named: list[QualifiedName] = []
+
+    def connection(cursor: TokenCursor, option: str) -> OptionValue:
+        named.append(cursor.name("a connection"))
+        return True
+
+    options = read_options(cursor, {"PATH": text, "AWS CONNECTION": connection, **more})
+    require(cursor, options, "PATH")
+    return DeltaTable(str(options["PATH"]), named[0] if named else None), options
+
+
+def delta_table_sql(table: DeltaTable, *more: str) -> str:
+    """The canonical text from DELTA on, with the texts of more options."""
+    files = () if table.aws is None else (f"AWS CONNECTION {table.aws.sql}",)
+    return f"DELTA ({', '.join((f'PATH {quote_string(table.path)}', *files, *more))})"
 
 
 def read_iceberg_table(cursor: TokenCursor) -> IcebergTable:

@@ -26,9 +26,11 @@ _INEXACT = ("float", "double")
 
 @dataclass(frozen=True, slots=True)
 class DeltaPlace:
-    """A Delta table in a folder, whose path is absolute."""
+    """A Delta table in a folder, whose path is absolute, or below ``s3://bucket/prefix``. `aws` is
+    the connection to where it is, if one was named."""
 
     uri: str
+    aws: GlobalId | None = None
 
     @property
     def shown(self) -> str:
