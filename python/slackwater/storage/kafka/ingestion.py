@@ -483,8 +483,9 @@ class KafkaIngestion:
         for name, each in changes.items():
             if each.rows is not None:
                 updates[name] = each.rows
-            if each.letters is not None and self._config.dead_letters is not None:
-                updates[self._config.dead_letters] = each.letters
+            letters = _behind(each.letters, self._frontier)
+            if letters is not None and self._config.dead_letters is not None:
+                updates[self._config.dead_letters] = letters
         errors = {
             name: error_rows(list(each.errors)) for name, each in changes.items() if each.errors
         }
@@ -525,6 +526,19 @@ class KafkaIngestion:
             "SLACKWATER_SOURCE_BAD_MESSAGE", objectName=self._config.name, cause=held
         )
         return SourceStatus("stalled", str(error), {"condition": error.condition})
+
+
+def _behind(letters: pa.Table | None, frontier: SourceFrontier | None) -> pa.Table | None:
+    """The dead letters that are not before a frontier; None: all are.
+
+    Those before it are there already, and may have been read again.
+    """
+    if letters is None or frontier is None:
+        return letters
+    read = _positions(frontier)
+    places = zip(letters["partition"].to_pylist(), letters["offset"].to_pylist(), strict=True)
+    found = letters.filter(pa.array([at >= read.get(each, 0) for each, at in places]))
+    return found if found.num_rows else None
 
 
 def _positions(frontier: SourceFrontier) -> dict[int, int]:
