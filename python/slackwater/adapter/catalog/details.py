@@ -476,7 +476,8 @@ class ProgressDetails:
 class SubsourceDetails:
     """The table `export` of the source `parent`, with which it lives and dies.
 
-    `errors` is the shard of the errors in its contents, where it `has_errors`.
+    `errors` is the shard of the errors in its contents, where it `has_errors`. `source`: the parent
+    is a table of that source, whose export this is.
     """
 
     parent: GlobalId
@@ -484,6 +485,7 @@ class SubsourceDetails:
     retain_history_ms: int | None = None
     has_errors: bool = False
     errors: int | None = None
+    source: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,7 +494,7 @@ class SourceTableDetails:
 
     `reference` is what the source calls the contents. `messages` say how messages become rows,
     where the source reads such, `upstream` is the table of PostgreSQL that it reads. `errors` is
-    the shard of the errors in the contents.
+    the shard of the errors in the contents, `dead_letters` the relation with its dead letters.
     """
 
     source: GlobalId
@@ -502,6 +504,7 @@ class SourceTableDetails:
     messages: MessageSettings | None = None
     errors: int | None = None
     upstream: PostgresTable | None = None
+    dead_letters: GlobalId | None = None
 
 
 IngestedDetails = (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
@@ -18,13 +17,12 @@ from slackwater.adapter.catalog.details import (
     FilesDetails,
     GeneratorDetails,
     KafkaDetails,
-    ProgressDetails,
     SinkDetails,
     SourceDetails,
     SubsourceDetails,
     WebhookDetails,
 )
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.relations import Relations
@@ -33,8 +31,14 @@ from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka_sinks import PlannedSink
 from slackwater.adapter.ddl.planned_lake_sinks import SinkPlanners
 from slackwater.adapter.ddl.planned_lake_sources import SourcePlanners
+from slackwater.adapter.ddl.planned_parts import (
+    free_letters_name,
+    free_name,
+    part_of,
+    progress_item,
+)
 from slackwater.adapter.sources.checks import verify
-from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.references import found_reference
 from slackwater.adapter.time.timeline import Timeline
@@ -63,7 +67,6 @@ from slackwater.storage.kafka.sink_messages import check_kafka_sink
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.lake.config import LakeSinkConfig
-from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 from slackwater.storage.webhook import WebhookConfig
 
@@ -286,18 +289,8 @@ class ConnectorPlanner:
         *,
         has_errors: bool = False,
     ) -> CatalogItem:
-        return CatalogItem(
-            id=self._changes.new_id(),
-            kind=ItemKind.SOURCE,
-            schema_name=source.schema_name,
-            name=export,
-            create_sql=source.create_sql,
-            desc=desc,
-            owner=source.owner,
-            created_ms=source.created_ms,
-            details=SubsourceDetails(source.id, export, retain_ms, has_errors),
-            cluster=source.cluster,
-        )
+        details = SubsourceDetails(source.id, export, retain_ms, has_errors)
+        return part_of(source, self._changes.new_id(), export, desc, details)
 
     def _files(
         self,
@@ -339,8 +332,7 @@ class ConnectorPlanner:
         details, letters = planned.details, None
         messages = details.config.messages
         if messages is not None and messages.decoding.on_error == "DEAD LETTER":
-            wanted = f"{blank.name}_dead_letters"
-            letters = free_name(self._relations.state, blank.schema_name, wanted)
+            letters = free_letters_name(self._relations.state, blank)
             details = replace(details, dead_letters=letters)
         source = _defined(blank, planned.statement, planned.desc, details)
         source = replace(source, depends_on=_used(details))
@@ -549,39 +541,6 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
         raise written.wrong_kind("table, source or materialized view")
     refuse_replacement(written)
     return written.desc
-
-
-def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str) -> CatalogItem:
-    """The progress relation of a source, which keeps as much history as the source."""
-    return CatalogItem(
-        id=item_id,
-        kind=ItemKind.SOURCE,
-        schema_name=schema,
-        name=name,
-        create_sql=source.create_sql,
-        desc=_progress_columns(source),
-        owner=source.owner,
-        created_ms=source.created_ms,
-        details=ProgressDetails(source.id, source.retain_history_ms),
-        cluster=source.cluster,
-    )
-
-
-def _progress_columns(source: CatalogItem) -> RelationDesc:
-    if source.is_changefeed:
-        return HYBRID_TIME
-    return ONE_PARTITION if partitions(source) == 1 else PARTITIONED
-
-
-def free_name(state: CatalogState, schema: str, wanted: str, taken: Collection[str] = ()) -> str:
-    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has.
-
-    Names in `taken`, in folded case, are about to exist.
-    """
-    names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
-    return next(
-        name for name in names if state.find(schema, name) is None and name.casefold() not in taken
-    )
 
 
 def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:

@@ -5,7 +5,7 @@ Source: docs/decisions 0073.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
@@ -14,18 +14,22 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     PostgresDetails,
     SourceTableDetails,
+    SubsourceDetails,
 )
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_parts import free_letters_name, part_of
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
 from slackwater.adapter.sources.references import found_reference, references
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.kafka.envelopes import DEAD_LETTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +130,6 @@ class SourceTablePlanner:
                 found="the end",
                 expected="FORMAT, because the source reads messages",
             )
-        if decoding.on_error == "DEAD LETTER":
-            raise unsupported(
-                "ON ERROR DEAD LETTER of a table",
-                advice="Use PROPAGATE or SKIP, or a source with FORMAT and ON ERROR DEAD LETTER.",
-            )
         text = statement.columns
         declared = None if text is None else self.columns.declared(text, context)
         planned = self.kafka.messages(blank, context, source.config.topic, decoding, declared)
@@ -142,6 +141,28 @@ class SourceTablePlanner:
             depends_on=(details.source, *registries),
             details=replace(details, messages=planned.settings),
         )
+
+
+def with_dead_letters(
+    table: CatalogItem,
+    source: CatalogItem,
+    state: CatalogState,
+    new_id: Callable[[], GlobalId],
+) -> tuple[CatalogItem, ...]:
+    """The new table of a source, and the relation with its dead letters if it is to have them.
+
+    These are a part of the table, and are read with it by the cluster of the source.
+    """
+    details = table.of(SourceTableDetails)
+    if details.messages is None or details.messages.decoding.on_error != "DEAD LETTER":
+        return (table,)
+    item_id = new_id()
+    export = _free_export(source, item_id)
+    part = SubsourceDetails(table.id, export, source=source.id)
+    name = free_letters_name(state, table)
+    letters = part_of(table, item_id, name, DEAD_LETTERS, part)
+    made = replace(table, details=replace(details, dead_letters=item_id))
+    return made, replace(letters, cluster=source.cluster)
 
 
 def references_of(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc | None]:

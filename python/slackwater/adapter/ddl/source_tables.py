@@ -9,7 +9,11 @@ from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails, P
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_tables import SourceTablePlanner, references_of
+from slackwater.adapter.ddl.planned_tables import (
+    SourceTablePlanner,
+    references_of,
+    with_dead_letters,
+)
 from slackwater.adapter.external.kafka import Named
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
@@ -51,8 +55,9 @@ class SourceTableDefinitions:
         blank = self.changes.new_item(ItemKind.TABLE, *named, execution.user)
         table, notices = self.planner.plan(blank, context, statement, source)
         self._refuse_forgotten(source)
+        items = with_dead_letters(table, source, self.changes.state, self.changes.new_id)
         with self.changes.defining(execution.cancellation):
-            self.changes.commit(self.changes.with_tables_shards([table]), execution.user)
+            self.changes.commit(self.changes.with_tables_shards(items), execution.user)
         for notice in notices:
             execution.session.notify(notice)
         self.ingestion.wake(source.id)

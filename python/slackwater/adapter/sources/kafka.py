@@ -15,6 +15,7 @@ from slackwater.adapter.catalog.details import (
     KafkaSettings,
     MessageSettings,
     SourceTableDetails,
+    SubsourceDetails,
 )
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
@@ -181,6 +182,12 @@ class _Tables:
             if error.condition == "SLACKWATER_DEPENDENCY_DROPPED":
                 return None
             raise
+
+    def letters(self, name: str) -> str | None:
+        state = self.kafka.relations.state
+        table = state.tables_of(self.source).get(name)
+        found = None if table is None else state.dead_letters_of(table)
+        return None if found is None else found.of(SubsourceDetails).export
 
     def upstream(self, name: str) -> KafkaUpstream:
         return self.kafka.upstream(self.kafka.relations.item(self.source), f"{self.source}-{name}")
