@@ -451,7 +451,7 @@ statements = st.one_of(
         exclude_columns=few_columns,
     ).map(with_needed_columns),
     st.builds(ResnapshotSource, names, st.booleans(), st.lists(names, max_size=2).map(tuple)),
-    st.builds(RefreshSchema, names, st.booleans()),
+    st.builds(RefreshSchema, names, st.booleans(), st.lists(names, max_size=2).map(tuple)),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,
