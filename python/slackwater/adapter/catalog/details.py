@@ -294,7 +294,11 @@ class ChangefeedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedDetails:
-    """A source of changefeeds. `landing` and `dead_letters` are the names of two of its exports."""
+    """A source of changefeeds. `landing` and `dead_letters` are the names of two of its exports.
+
+    `seen` are the tables of its dead letters when it was last asked what it has, `referenced_ms` is
+    when that was; None: at its creation.
+    """
 
     config: ChangefeedSettings
     landing: str
@@ -303,6 +307,8 @@ class ChangefeedDetails:
     retain_history_ms: int | None = None
     progress: GlobalId | None = None
     exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    seen: tuple[str, ...] = ()
+    referenced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,7 +499,8 @@ class SourceTableDetails:
     """A table that the ingestion of `source` fills, as the export of that name.
 
     `reference` is what the source calls the contents. `messages` say how messages become rows,
-    where the source reads such, `upstream` is the table of PostgreSQL that it reads. `errors` is
+    where the source reads such, `upstream` is the table of PostgreSQL that it reads, `feed` how a
+    changefeed's changes become rows. `errors` is
     the shard of the errors in the contents, `dead_letters` the relation with its dead letters.
     """
 
@@ -505,6 +512,7 @@ class SourceTableDetails:
     errors: int | None = None
     upstream: PostgresTable | None = None
     dead_letters: GlobalId | None = None
+    feed: FeedTableSettings | None = None
 
 
 IngestedDetails = (

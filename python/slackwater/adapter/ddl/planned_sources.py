@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,7 +12,6 @@ from slackwater.adapter.catalog.details import (
     ChangefeedSettings,
     CheckConfig,
     CheckedInput,
-    FeedTableSettings,
     FilesDetails,
     GeneratorDetails,
     KafkaDetails,
@@ -28,6 +26,7 @@ from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
+from slackwater.adapter.ddl.planned_feeds import feed_columns, feed_settings
 from slackwater.adapter.ddl.planned_kafka_sinks import PlannedSink
 from slackwater.adapter.ddl.planned_lake_sinks import SinkPlanners
 from slackwater.adapter.ddl.planned_lake_sources import SourcePlanners
@@ -55,7 +54,7 @@ from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import Column, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.discovery import local_path
@@ -392,7 +391,10 @@ class ConnectorPlanner:
 
         Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
         """
-        tables = {each.name: self._feed_columns(each, context) for each in connector.tables}
+        tables = {
+            each.name: feed_columns(each, self._columns.declared(each.columns.text, context))
+            for each in connector.tables
+        }
         taken = {each.casefold() for each in (blank.name, *tables)}
         landing, dead_letters = (
             free_name(self._relations.state, blank.schema_name, f"{blank.name}_{what}", taken)
@@ -404,7 +406,7 @@ class ConnectorPlanner:
         details = ChangefeedDetails(
             ChangefeedSettings(
                 format="cockroach",
-                tables=tuple(_feed_settings(each) for each in connector.tables),
+                tables=tuple(feed_settings(each) for each in connector.tables),
                 feeds=connector.feeds or (() if path is None else (FILES_FEED,)),
                 lookahead=connector.lookahead,
                 on_late=connector.on_late,
@@ -424,54 +426,6 @@ class ConnectorPlanner:
             self._child(source, landing, LANDING, None),
             self._child(source, dead_letters, DEAD_LETTERS, None),
         ]
-
-    def plan_feed_table(
-        self, source: CatalogItem, table: st.ChangefeedTable, context: Context
-    ) -> tuple[CatalogItem, AlterItem]:
-        """The item of one more table of a changefeed, and the change of its source.
-
-        Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
-        """
-        details = source.of(ChangefeedDetails)
-        exports = details.exports
-        if table.name.casefold() in {each.casefold() for each in exports}:
-            raise invalid_option(
-                "ADD TABLE", "CREATE SOURCE", table.name, "the source has such a table"
-            )
-        statement = parse(source.create_sql)
-        if not isinstance(statement, st.CreateSource):
-            raise AssertionError(f"the statement of {source.id} is no CREATE SOURCE")
-        if not isinstance(statement.connector, st.ChangefeedSource):
-            raise AssertionError(f"{source.id} is no source of changefeeds")
-        tables = (*statement.connector.tables, table)
-        widened = replace(statement, connector=replace(statement.connector, tables=tables))
-        desc = self._feed_columns(table, context)
-        item = self._child(source, table.name, desc, details.retain_history_ms)
-        settings = details.config
-        more = replace(settings, tables=(*settings.tables, _feed_settings(table)))
-        details = replace(details, exports={**exports, table.name: item.id}, config=more)
-        return item, AlterItem(source.id, details=details, create_sql=to_sql(widened))
-
-    def _feed_columns(self, table: st.ChangefeedTable, context: Context) -> RelationDesc:
-        declared = self._columns.declared(table.columns.text, context)
-        names = {column.name.casefold(): column.name for column in declared.columns}
-        for wanted in table.key:
-            if wanted not in declared.names:
-                raise invalid_option(
-                    "KEY", "CREATE SOURCE", wanted, f"{table.name} has no such column"
-                )
-        if table.extras is not None and table.extras.casefold() in names:
-            raise invalid_option(
-                "EXTRAS", "CREATE SOURCE", table.extras, f"{table.name} has such a column"
-            )
-        columns = [
-            replace(column, nullable=column.name not in table.key) for column in declared.columns
-        ]
-        if table.extras is not None:
-            columns.append(Column(table.extras, json.dumps("string")))
-        desc = RelationDesc(tuple(columns))
-        desc.arrow_schema()
-        return desc
 
     def _check(self, context: Context, check: st.WebhookCheck) -> CheckConfig:
         inputs = []
@@ -541,10 +495,6 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
         raise written.wrong_kind("table, source or materialized view")
     refuse_replacement(written)
     return written.desc
-
-
-def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:
-    return FeedTableSettings(table.name, table.key, table.extras)
 
 
 def _check_feed(feed: str) -> None:
