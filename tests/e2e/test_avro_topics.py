@@ -318,3 +318,68 @@ def test_a_table_of_a_topic_in_avro(place, kafka, registry):
     place.sql("DROP CONNECTION schemas")
     send(kafka, topic, (b"c", b"x"))
     becomes(place, "SELECT count(*) FROM raw", [[3]])
+
+
+def test_tables_take_columns_of_a_later_schema(place, kafka, registry):
+    """Those that are named, or all that read a latest schema; the others go on as they are."""
+    topic = kafka.new_topic()
+    key = registry.register(f"{topic}-key", NUMBER)
+    first = registry.register(f"{topic}-value", ORDER)
+
+    def message(schema, number, **value):
+        return registry.message(key, {"id": number}), registry.message(schema, value)
+
+    send(kafka, topic, message(first, 1, customer="ann", amount=1))
+    place.sql(f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}') {EACH_50_MS}")
+    for name, decoding in (
+        ("last", f"FORMAT {AVRO} ENVELOPE UPSERT"),
+        ("log", f"FORMAT {AVRO}"),
+        ("fixed", f"FORMAT {AVRO} VALUE STRATEGY ID {first}"),
+        ("raw", "FORMAT BYTES"),
+    ):
+        place.sql(f"CREATE TABLE {name} FROM SOURCE s {decoding}")
+    more = {"name": "more", "type": ["null", "int"], "default": None}
+    fields = [*ORDER["fields"], more]
+    second = registry.register(f"{topic}-value", {**ORDER, "fields": fields})
+    send(kafka, topic, message(second, 2, customer="bob", amount=2, more=3))
+    becomes(place, "SELECT count(*) FROM raw", [[2]])
+    place.sql("ALTER SOURCE s REFRESH SCHEMA TABLES (last)")
+    assert place.rows("SELECT * FROM last ORDER BY id") == [
+        [1, "ann", 1, None],
+        [2, "bob", 2, None],
+    ]
+    assert place.rows("SELECT count(*) FROM raw") == [[2]]
+    send(kafka, topic, message(second, 3, customer="eve", amount=3, more=4))
+    becomes(place, "SELECT * FROM last WHERE id = 3", [[3, "eve", 3, 4]])
+    assert [name for name, *_ in place.rows("DESCRIBE log")] == ["customer", "amount"]
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT id FROM last")
+    # The table that has a view above it has the latest schema already.
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    send(kafka, topic, message(second, 1, customer="ann", amount=5, more=6))
+    becomes(place, "SELECT more FROM log ORDER BY more", [[None], [None], [None], [6]])
+    assert place.rows("SELECT * FROM last WHERE id = 1") == [[1, "ann", 5, 6]]
+    place.sql("ALTER SOURCE s RESNAPSHOT TABLES (last)")
+    assert place.rows("SELECT more FROM last WHERE id = 2") == [[3]]
+    place.sql(f"CREATE TABLE later FROM SOURCE s FORMAT {AVRO}")
+    assert place.rows("SELECT more FROM later ORDER BY more") == [[None], [3], [4], [6]]
+    # Of several all change, or none.
+    also = {"name": "also", "type": ["null", "int"], "default": None}
+    registry.register(f"{topic}-value", {**ORDER, "fields": [*fields, also]})
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA TABLES (log, last)")
+    assert "also" not in [name for name, *_ in place.rows("DESCRIBE log")]
+    place.sql(f"CREATE SOURCE whole FROM KAFKA CONNECTION k (TOPIC '{topic}') FORMAT {AVRO}")
+    for statement, condition in (
+        ("s REFRESH SCHEMA TABLES (raw)", "UNSUPPORTED"),
+        ("s REFRESH SCHEMA TABLES (fixed)", "UNSUPPORTED"),
+        ("s REFRESH SCHEMA TABLES (v)", "WRONG_KIND"),
+        ("whole REFRESH SCHEMA TABLES (last)", "UNSUPPORTED"),
+    ):
+        with pytest.raises(SqlError, match=f"SLACKWATER_{condition}"):
+            place.sql(f"ALTER SOURCE {statement}")
+    for name in ("later", "log"):
+        place.sql(f"DROP TABLE {name}")
+    place.sql("DROP MATERIALIZED VIEW v")
+    place.sql("DROP TABLE last")
+    with pytest.raises(SqlError, match="SLACKWATER_UNSUPPORTED"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA")

@@ -93,6 +93,56 @@ def test_tables_with_keys_are_read_again_while_the_others_go_on(place, kafka):
     becomes(place, "SELECT count(*) FROM one", [[16]])
 
 
+def test_dead_letters_of_tables(place, kafka, cluster):
+    topic = kafka.new_topic()
+    send(kafka, topic, (b"a", b'{"n": 1}', 0), (b"a", b"no json", 0), (b"b", b'{"n": 2}', 0))
+    place.sql(
+        f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}') "
+        "WITH (TIMESTAMP INTERVAL '50 ms')"
+    )
+    place.sql("CREATE TABLE log FROM SOURCE s FORMAT TEXT INCLUDE OFFSET")
+    assert place.rows("SELECT count(*) FROM log") == [[3]]
+    place.sql("CREATE TABLE kept_dead_letters (is_taken BOOLEAN)")
+    place.sql(
+        "CREATE TABLE kept (n INT) FROM SOURCE s KEY FORMAT TEXT VALUE FORMAT JSON "
+        "ENVELOPE UPSERT ON ERROR DEAD LETTER"
+    )
+    letters = "SELECT offset, CAST(key AS STRING), CAST(value AS STRING) FROM kept_dead_letters_1"
+    assert place.rows(letters) == [[1, "a", "no json"]]
+    assert place.rows("SELECT key, n FROM kept ORDER BY 1") == [["a", 1], ["b", 2]]
+    place.sql("CREATE MATERIALIZED VIEW dead AS SELECT count(*) AS n FROM kept_dead_letters_1")
+    send(kafka, topic, (b"c", b"[]", 0), (b"d", b'{"n": 4}', 0))
+    becomes(place, "SELECT count(*) FROM log", [[5]])
+    assert place.rows("SELECT n FROM dead") == [[2]]
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    assert place.rows("SELECT n FROM dead") == [[2]]
+    told = "SELECT type, status FROM mz_internal.mz_source_statuses WHERE name LIKE '%letters_1'"
+    assert place.rows(told) == [["subsource", "running"]]
+    place.sql(f"ALTER SOURCE s SET CLUSTER {cluster}")
+    placed = (
+        "SELECT DISTINCT c.name FROM mz_catalog.mz_sources s JOIN mz_catalog.mz_clusters c "
+        "ON s.cluster_id = c.id WHERE s.name IN ('s', 'kept_dead_letters_1')"
+    )
+    assert place.rows(placed) == [[cluster]]
+    for statement, condition in (
+        ("INSERT INTO kept_dead_letters_1 SELECT * FROM kept_dead_letters_1", "READ_ONLY_RELATION"),
+        ("CREATE TABLE t FROM SOURCE kept_dead_letters_1 FORMAT TEXT", "WRONG_KIND"),
+        ("DROP TABLE kept", "DEPENDENT_OBJECTS"),
+    ):
+        with pytest.raises(SqlError, match=f"SLACKWATER_{condition}"):
+            place.sql(statement)
+    place.sql("DROP MATERIALIZED VIEW dead")
+    place.sql("ALTER TABLE kept RENAME TO renamed")
+    place.sql("ALTER SOURCE kept_dead_letters_1 RENAME TO bad")
+    send(kafka, topic, (b"e", b"{", 0))
+    becomes(place, "SELECT count(*) FROM bad", [[3]])
+    assert "ON ERROR DEAD LETTER" in place.rows("SHOW CREATE TABLE renamed")[0][0]
+    place.sql("DROP TABLE renamed")
+    with pytest.raises(SqlError, match="TABLE_OR_VIEW_NOT_FOUND"):
+        place.rows("SELECT * FROM bad")
+    place.sql("DROP SOURCE s CASCADE")
+
+
 def test_what_tables_of_topics_refuse(place, kafka):
     topic = kafka.new_topic()
     place.sql(f"CREATE SOURCE s FROM KAFKA CONNECTION k (TOPIC '{topic}')")
@@ -100,7 +150,6 @@ def test_what_tables_of_topics_refuse(place, kafka):
     for statement, condition in (
         ("CREATE TABLE t FROM SOURCE s", "SLACKWATER_SYNTAX_ERROR"),
         ("CREATE TABLE t FROM SOURCE s (REFERENCE x) FORMAT TEXT", "SLACKWATER_UNKNOWN_REFERENCE"),
-        ("CREATE TABLE t FROM SOURCE s FORMAT TEXT ON ERROR DEAD LETTER", "SLACKWATER_UNSUPPORTED"),
         ("CREATE TABLE t FROM SOURCE whole FORMAT TEXT", "SLACKWATER_UNSUPPORTED"),
         ("ALTER SOURCE s RESNAPSHOT", "SLACKWATER_UNSUPPORTED"),
         ("ALTER SOURCE whole RESNAPSHOT", "SLACKWATER_UNSUPPORTED"),

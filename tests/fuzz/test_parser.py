@@ -451,8 +451,18 @@ statements = st.one_of(
         text_columns=few_columns,
         exclude_columns=few_columns,
     ).map(with_needed_columns),
+    st.builds(
+        lambda n, f, r, key, extras: CreateTableFromSource(
+            n, f, r, "a int", key=key, extras=extras
+        ),
+        names,
+        names,
+        st.none() | names,
+        st.lists(parts, min_size=1, max_size=2).map(tuple),
+        st.none() | parts,
+    ),
     st.builds(ResnapshotSource, names, st.booleans(), st.lists(names, max_size=2).map(tuple)),
-    st.builds(RefreshSchema, names, st.booleans()),
+    st.builds(RefreshSchema, names, st.booleans(), st.lists(names, max_size=2).map(tuple)),
     st.builds(
         lambda n, q, h, r: s.CreateTable(n, s.TextSlice("(a int)"), q, h, *r),
         names,

@@ -114,6 +114,7 @@ SHARES = {
     "test_cut_and_resumed_equals_uninterrupted": Share(80, 400),
     "test_every_transaction_is_there_once_and_as_a_whole": Share(100, 2_000),
     "test_a_table_that_is_added_later_has_what_was_sent_before": Share(100, 2_000),
+    "test_a_table_of_a_feed_comes_and_goes_while_it_runs": Share(100, 2_000),
     "test_whatever_a_feed_sends_is_refused_or_lands_and_is_a_row_or_a_dead_letter": Share(
         300, 1_000
     ),

@@ -123,6 +123,60 @@ def test_a_table_that_is_added_later_has_what_was_sent_before(chosen):
     assert chosen["is_strict"] or len(bound) == sum(map(len, truth.values()))
 
 
+@histories()
+@given(settings_of_a_source())
+def test_a_table_of_a_feed_comes_and_goes_while_it_runs(chosen):
+    """It has the rows of keys that were changed since it began, whatever one of its name had."""
+    random = Random(chosen["seed"])
+    upstream = Upstream(chosen["seed"], chosen["tables"], accounts=3)
+    feeds = feeds_of(upstream, chosen["partitions"], Faults(), chosen["seed"])
+    world = World(
+        config_of(
+            upstream.tables[1:],
+            feeds=tuple(feed.name for feed in feeds),
+            lookahead=chosen["lookahead"],
+            is_strict=chosen["is_strict"],
+        )
+    )
+    for number in range(chosen["rounds"] + 1):
+        for _ in range(random.randint(0, 4)):
+            upstream.transact()
+        for feed in random.sample(feeds, len(feeds)):
+            for message in feed.round(upstream, is_last=number == chosen["rounds"]):
+                world.send(message)
+                if random.random() < 0.2:
+                    come_or_go(world, upstream.tables[0])
+                if random.random() < 0.3:
+                    world.step(dies_before=random.random() < 0.2, dies_after=random.random() < 0.2)
+                    check_later(world, upstream)
+    while world.step():
+        check_later(world, upstream)
+    check_later(world, upstream)
+    check(world, upstream, [f for f in feeds if upstream.tables[0] not in f.tables])
+    bound = [each for each, is_bound in world.landing if is_bound and each.after is not None]
+    assert len(bound) == sum(len(world.rows(table)) for table in world.config.tables)
+
+
+def come_or_go(world, table):
+    if table in world.config.later:
+        world.drop(table)
+    else:
+        world.create(table)
+
+
+def check_later(world, upstream):
+    truth = upstream.contents(world.frontier)
+    for table, export in world.config.later.items():
+        begin = world.begins[export]
+        if begin is None:
+            assert not world.rows(table)
+            continue
+        places = [(c.table, c.key, offset(c.updated)) for c in upstream.changes]
+        changed = {k for t, k, at in places if t == table and begin <= at < world.frontier}
+        expected = {key: row for key, row in truth[table].items() if key in changed}
+        assert world.rows(table) == expected
+
+
 KINDS = [
     *("byte", "integer", "long", "float", "double", "boolean", "date", "timestamp", "binary"),
     *("timestamp_ntz", "string", "decimal(12,2)", "decimal(38,38)"),

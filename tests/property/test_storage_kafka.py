@@ -213,6 +213,19 @@ class World:
         assert self.rows == good
         errors = [key for key, (_, message, bad) in by_key.items() if bad]
         assert sum(self.errors.values()) == len(errors)
+        if self.decoding.on_error == "DEAD LETTER":
+            self._check_letters()
+
+    def _check_letters(self):
+        """Each message that is no row is a dead letter once, however often it was read."""
+        assert set(self.letters.values()) <= {1}
+        brought = {
+            (partition, message.offset)
+            for _, partition, message in self.brought()
+            if message.value is not None
+            and (message.key is None or _BAD in (_text(message.key), _text(message.value)))
+        }
+        assert brought <= {letter[:2] for letter in self.letters}
 
 
 _BAD = object()

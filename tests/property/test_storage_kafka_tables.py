@@ -34,7 +34,17 @@ ACTIONS = [
     *["mark", "partition", "fail", "crash", "lose", "create", "create", "drop", "full"],
     *["again", "expire"],
 ]
-KINDS = [("NONE", "PROPAGATE"), ("NONE", "SKIP"), ("UPSERT", "PROPAGATE"), ("UPSERT", "SKIP")]
+KINDS = [
+    ("NONE", "PROPAGATE"),
+    ("NONE", "SKIP"),
+    ("UPSERT", "PROPAGATE"),
+    ("UPSERT", "SKIP"),
+    ("NONE", "DEAD LETTER"),
+    ("UPSERT", "DEAD LETTER"),
+]
+
+
+LETTERS = "_dead_letters"
 
 
 @st.composite
@@ -58,12 +68,24 @@ class Table:
     decoding: Decoding
     rows: Counter = field(default_factory=Counter)
     errors: Counter = field(default_factory=Counter)
+    letters: Counter = field(default_factory=Counter)
     begun_in: int | None = None
     first: list = field(default_factory=lambda: [0, 0])
     """Of each partition with messages, the first offset that it may have read last."""
 
     def __post_init__(self):
         self.columns = source_columns(self.decoding, None)
+        self.origin = self.first
+        """The first offsets that it may have read first: whoever reads again adds no letters."""
+
+    @property
+    def has_letters(self):
+        return self.decoding.on_error == "DEAD LETTER"
+
+    def is_bad(self, message):
+        if self.decoding.envelope == "UPSERT" and message.value is None:
+            return False
+        return _BAD in (_text(message.key), _text(message.value))
 
 
 class FullDisk:
@@ -180,11 +202,13 @@ class World:
                 self.tables[name].begun_in = len(self.steps) - 1
         self.begun |= set(step.statistics.begun)
         for name, updates in step.updates.items():
-            if name not in self.tables:
+            table = self.tables.get(name.removesuffix(LETTERS))
+            if table is None:
                 continue  # it was dropped meanwhile
             assert name in self.begun
+            into = table.letters if name.endswith(LETTERS) else table.rows
             for *row, diff in zip(*updates.to_pydict().values(), strict=True):
-                self.tables[name].rows[tuple(row)] += diff
+                into[tuple(row)] += diff
         for name, updates in step.errors.items():
             if name not in self.tables:
                 continue
@@ -202,26 +226,39 @@ class World:
             if name not in self.begun:
                 assert not table.rows
                 assert not table.errors
+                assert not table.letters
                 continue
             found = (table.rows, sum(table.errors.values()))
-            assert any(found == self.expected(table, first) for first in self.firsts(table))
+            assert any(found == self.expected(table, each) for each in self.firsts(table.first))
+            assert (name + LETTERS in self.begun) == table.has_letters
+            letters = Counter(letter[:2] for letter in table.letters.elements())
+            assert any(letters == self.dead(table, each) for each in self.firsts(table.origin))
 
-    def firsts(self, table):
-        """The offsets from which the table may have read the messages that it has."""
+    def firsts(self, least):
+        """The offsets from `least` on from which a table may have read the messages that it has."""
         return itertools.product(
             *(
                 {each for each in places if each >= first}
-                for first, places in zip(table.first, self.retained, strict=True)
+                for first, places in zip(least, self.retained, strict=True)
             )
         )
 
-    def expected(self, table, first):
-        """The rows, and the number of errors, of the messages from `first` to the frontier."""
-        before = [
+    def before(self, first):
+        """The messages from `first` to the frontier, with their partitions."""
+        return [
             (partition, message)
             for partition, message in self.sent
             if first[partition] <= message.offset < (self.frontier.offset(partition) or 0)
         ]
+
+    def dead(self, table, first):
+        """The places of the messages from `first` to the frontier that are dead letters."""
+        found = self.before(first) if table.has_letters else []
+        return Counter((p, message.offset) for p, message in found if table.is_bad(message))
+
+    def expected(self, table, first):
+        """The rows, and the number of errors, of the messages from `first` to the frontier."""
+        before = self.before(first)
         propagates = table.decoding.on_error == "PROPAGATE"
         if table.decoding.envelope == "NONE":
             rows = [(_text(m.key), _text(m.value)) for _, m in before]
@@ -229,10 +266,7 @@ class World:
             return Counter(r for r in rows if _BAD not in r), len(bad) if propagates else 0
         last = {}
         for _, message in before:
-            is_bad = message.value is not None and _BAD in (
-                _text(message.key),
-                _text(message.value),
-            )
+            is_bad = table.is_bad(message)
             if is_bad and not propagates:
                 continue
             # Keys of these histories have one partition each.
@@ -256,6 +290,9 @@ class Provided:
 
     def names(self):
         return list(self.world.tables)
+
+    def letters(self, name):
+        return name + LETTERS if self.world.tables[name].has_letters else None
 
     def upstream(self, name):
         return FakeUpstream(self.world.cluster, self.world.read_size)

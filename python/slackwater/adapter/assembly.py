@@ -608,6 +608,15 @@ def _definitions(
     relations = base.relations
     topics = KafkaPlanner(lambda: relations.state, connectors.kafka)
     published = PostgresPlanner(lambda: relations.state, connectors.postgres)
+    source_tables = SourceTableDefinitions(
+        changes,
+        SourceTablePlanner(lambda: changes.state, topics, published, DeclaredColumns(given.spark)),
+        connectors.states,
+        connectors.ingestion,
+        connectors.kafka,
+        connectors.changefeed_sources,
+        given.clock,
+    )
     planner = ConnectorPlanner(
         changes,
         relations,
@@ -642,16 +651,9 @@ def _definitions(
         secrets=SecretDefinitions(changes, connectors.secrets),
         connections=ConnectionDefinitions(changes, connectors.connections, given.validate),
         changefeeds=ChangefeedDefinitions(
-            changes, planner, connectors.changefeeds, connectors.ingestion, base.timeline
+            changes, source_tables, connectors.changefeeds, connectors.ingestion
         ),
-        source_tables=SourceTableDefinitions(
-            changes,
-            SourceTablePlanner(topics, published, DeclaredColumns(given.spark)),
-            connectors.states,
-            connectors.ingestion,
-            connectors.kafka,
-            given.clock,
-        ),
+        source_tables=source_tables,
         topics=TopicDefinitions(
             changes,
             connectors.kafka,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from slackwater.checkpoints import MemoryStore
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc
@@ -42,6 +43,7 @@ class World:
         self.dead_letters = Counter()
         self.tables = {name: Counter() for name in config.tables}
         self.reached = Reached()
+        self.begins = {}
         self.arrived = []
         self.replays = 0
         self.told = []
@@ -81,8 +83,32 @@ class World:
                 None if self.folder is None else self.reader(),
                 lambda: list(self.dead_letters.elements()),
             ),
-            Durable(found[False], found[True], self.reached.frontier, self.reached.state),
+            Durable(
+                found[False],
+                found[True],
+                self.reached.frontier,
+                self.reached.state,
+                frozenset(self.reached.statistics.begun),
+            ),
         )
+
+    def create(self, table):
+        """The source gets a table, with an export that none had before."""
+        export = f"{table}, made {len(self.begins)}"
+        self.begins[export] = None
+        self.tables[export] = Counter()
+        self._declare({**self.config.later, table: export})
+
+    def drop(self, table):
+        """A table that the source got goes."""
+        del self.tables[self.config.later[table]]
+        self._declare({name: e for name, e in self.config.later.items() if name != table})
+
+    def _declare(self, later):
+        made = [name for name in self.config.tables if name not in self.config.later]
+        tables = {name: FeedTable(ACCOUNTS, ("id",)) for name in (*made, *later)}
+        self.config = replace(self.config, tables=tables, later=later)
+        self.resume()
 
     @property
     def keys(self):
@@ -123,12 +149,16 @@ class World:
 
     def rows(self, table):
         """The rows of a table by their ids, each of which is there once."""
-        assert all(count == 1 for count in self.tables[table].values())
-        found = {row[0]: dict(zip(ACCOUNTS.names, row, strict=True)) for row in self.tables[table]}
-        assert len(found) == len(self.tables[table])
+        counts = self.tables[self.config.later.get(table, table)]
+        assert all(count == 1 for count in counts.values())
+        found = {row[0]: dict(zip(ACCOUNTS.names, row, strict=True)) for row in counts}
+        assert len(found) == len(counts)
         return found
 
     def _commit(self, step):
+        for export in step.statistics.begun:
+            assert self.begins[export] is None
+            self.begins[export] = self.frontier
         for export, updates in step.updates.items():
             for row in updates.to_pylist():
                 diff = row.pop(DIFF_COLUMN)

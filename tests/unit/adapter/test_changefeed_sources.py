@@ -365,10 +365,53 @@ def test_dead_letters_are_read_counted_and_tried_again(place):
     assert rows(place, "later") == {1: 99}
     assert contents(place, "bank_dead_letters") == {}
     assert partition(place)["dead_letters"] == 0
-    create_sql = place.item("bank").create_sql
-    assert "`later` (id BIGINT, owner STRING, balance BIGINT) KEY (`id`)" in create_sql
+    create_sql = place.item("later").create_sql
+    assert "(id BIGINT, owner STRING, balance BIGINT) FROM SOURCE" in create_sql
+    assert "(REFERENCE `later`) KEY (`id`) WITH (RETAIN HISTORY" in create_sql
     place.restart()
     assert rows(place, "later") == {1: 99}
+
+
+def test_a_table_begins_with_the_next_binding_whatever_had_its_name(place):
+    create(place, ["a"])
+    send(place, payload(row(1, 10, 5), row(1, 99, 5, "later")))
+    send(place, resolved(5))
+    bound(place, 5 * 10**10 + 1)
+
+    def referenced():
+        return {each["name"]: each["columns"] for each in place.system("mz_source_references")}
+
+    assert set(referenced()) == {"a"}
+    place.sql("ALTER SOURCE bank REFRESH REFERENCES")
+    assert referenced() == {"a": ["id", "owner", "balance"], "later": None}
+    declared, key = columns().split(" KEY")
+    made = f"CREATE TABLE mine {declared} FROM SOURCE bank (REFERENCE later) KEY {key}"
+    place.sql(made)
+    assert referenced()["later"] == ["id", "owner", "balance"]
+    send(place, payload(row(1, 11, 7), row(2, 20, 7, "later")))
+    send(place, resolved(7))
+    bound(place, 7 * 10**10 + 1)
+    assert rows(place, "mine") == {2: 20}
+    place.sql("DROP TABLE mine")
+    wait_until(
+        lambda: {each["topic"] for each in place.rows("bank_landing")} == {"a"},
+        what="what its keys had is forgotten",
+    )
+    send(place, payload(row(2, 21, 9, "later")))
+    send(place, resolved(9))
+    bound(place, 9 * 10**10 + 1)
+    assert len(place.rows("bank_dead_letters")) == 2
+    place.sql(made)
+    send(place, payload(row(2, 22, 11, "later")))
+    send(place, resolved(11))
+    bound(place, 11 * 10**10 + 1)
+    assert rows(place, "mine") == {2: 22}
+    place.restart()
+    assert (rows(place, "a"), rows(place, "mine")) == ({1: 11}, {2: 22})
+    with pytest.raises(SlackwaterError) as raised:
+        place.sql("DROP SOURCE bank")
+    assert raised.value.condition == "SLACKWATER_DEPENDENT_OBJECTS"
+    place.sql("DROP SOURCE bank CASCADE")
 
 
 def test_alter_source_is_for_changefeeds(place):

@@ -297,7 +297,11 @@ class ChangefeedSettings:
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedDetails:
-    """A source of changefeeds. `landing` and `dead_letters` are the names of two of its exports."""
+    """A source of changefeeds. `landing` and `dead_letters` are the names of two of its exports.
+
+    `seen` are the tables of its dead letters when it was last asked what it has, `referenced_ms` is
+    when that was; None: at its creation.
+    """
 
     config: ChangefeedSettings
     landing: str
@@ -306,6 +310,8 @@ class ChangefeedDetails:
     retain_history_ms: int | None = None
     progress: GlobalId | None = None
     exports: Mapping[str, GlobalId] = field(default_factory=dict)
+    seen: tuple[str, ...] = ()
+    referenced_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +483,8 @@ class ProgressDetails:
 class SubsourceDetails:
     """The table `export` of the source `parent`, with which it lives and dies.
 
-    `errors` is the shard of the errors in its contents, where it `has_errors`.
+    `errors` is the shard of the errors in its contents, where it `has_errors`. `source`: the parent
+    is a table of that source, whose export this is.
     """
 
     parent: GlobalId
@@ -485,6 +492,7 @@ class SubsourceDetails:
     retain_history_ms: int | None = None
     has_errors: bool = False
     errors: int | None = None
+    source: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,8 +500,9 @@ class SourceTableDetails:
     """A table that the ingestion of `source` fills, as the export of that name.
 
     `reference` is what the source calls the contents. `messages` say how messages become rows,
-    where the source reads such, `upstream` is the table of PostgreSQL that it reads. `errors` is
-    the shard of the errors in the contents.
+    where the source reads such, `upstream` is the table of PostgreSQL that it reads, `feed` how a
+    changefeed's changes become rows. `errors` is
+    the shard of the errors in the contents, `dead_letters` the relation with its dead letters.
     """
 
     source: GlobalId
@@ -503,6 +512,8 @@ class SourceTableDetails:
     messages: MessageSettings | None = None
     errors: int | None = None
     upstream: PostgresTable | None = None
+    dead_letters: GlobalId | None = None
+    feed: FeedTableSettings | None = None
 
 
 IngestedDetails = (

@@ -157,10 +157,23 @@ class CatalogItem:
     @property
     def feeder(self) -> GlobalId | None:
         """The source that fills it: of a source itself or the whole that it is a part of, of a
-        table its source; None: none does."""
-        if isinstance(self.details, SourceTableDetails):
-            return self.details.source
+        table and its dead letters the table's; None: none does."""
+        later = self.later_export
+        if later is not None:
+            return later[0]
         return self.parent or self.id if self.kind is ItemKind.SOURCE else None
+
+    @property
+    def later_export(self) -> tuple[GlobalId, str] | None:
+        """The source that fills it, and its export there, of what a source may get while it runs:
+        a table, and its dead letters. A step of the source has its first contents."""
+        match self.details:
+            case SourceTableDetails(source=source, export=export):
+                return source, export
+            case SubsourceDetails(source=str(source), export=export):
+                return source, export
+            case _:
+                return None
 
     @property
     def is_writable(self) -> bool:
@@ -440,6 +453,22 @@ class CatalogState:
             for item in self.dependents(source)
             if isinstance(item.details, SourceTableDetails) and item.details.source == source
         }
+
+    def later_exports_of(self, source: GlobalId) -> dict[str, CatalogItem]:
+        """The tables of a source that were made by themselves, and their dead letters, by their
+        exports."""
+        found: dict[str, CatalogItem] = {}
+        for export, table in self.tables_of(source).items():
+            found[export] = table
+            letters = self.dead_letters_of(table)
+            if letters is not None:
+                found[letters.of(SubsourceDetails).export] = letters
+        return found
+
+    def dead_letters_of(self, table: CatalogItem) -> CatalogItem | None:
+        """The dead letters of a table of a source; None: it has none."""
+        named = table.of(SourceTableDetails).dead_letters
+        return None if named is None else self.items.get(named)
 
     def with_dependents(self, roots: Iterable[GlobalId]) -> tuple[CatalogItem, ...]:
         """`roots` and all that depends on them, transitively; dependents come first."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from slackwater.adapter.catalog.details import SinkDetails, SourceTableDetails, SubsourceDetails
+from slackwater.adapter.catalog.details import SinkDetails, SubsourceDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, shards_of
 from slackwater.persist.client import PersistClient
 from slackwater.planner.parser.parameters import milliseconds
@@ -299,8 +299,10 @@ def running_ahead(items: Iterable[CatalogItem]) -> set[GlobalId]:
 
 def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
     """The writer of the collection. An ingestion has the id of its remap, the progress relation."""
-    if isinstance(item.details, SourceTableDetails):
-        return IngestionExport(state.item(item.details.source).progress, item.details.export)
+    later = item.later_export
+    if later is not None:
+        source, export = later
+        return IngestionExport(state.item(source).progress, export)
     match item.kind:
         case ItemKind.MATERIALIZED_VIEW:
             return OtherWriter()
@@ -309,10 +311,10 @@ def _data_source(item: CatalogItem, state: CatalogState) -> DataSource:
         case ItemKind.SOURCE if item.is_progress:
             return IngestionDescription(cluster_of(item), str(item.parent), item.id)
         case ItemKind.SOURCE:
-            source = item if item.parent is None else state.item(item.parent)
+            whole = item if item.parent is None else state.item(item.parent)
             part = item.details
             name = part.export if isinstance(part, SubsourceDetails) else item.name
-            return IngestionExport(source.progress, name)
+            return IngestionExport(whole.progress, name)
         case _:
             return Table()
 

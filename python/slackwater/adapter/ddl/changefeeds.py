@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from slackwater.adapter.catalog.lock import LOOK_S
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.catalog.ops import CatalogOp, CreateItem
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
+from slackwater.adapter.ddl.source_tables import SourceTableDefinitions
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.changefeeds import Changefeeds
-from slackwater.adapter.time.timeline import Timeline
 from slackwater.planner.parser import statements as st
+from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import user_error
 from slackwater.storage.ingestion import IngestionRunner
 
@@ -25,35 +23,28 @@ class ChangefeedDefinitions:
     """Changes of the sources that changefeeds fill."""
 
     changes: Changes
-    planner: ConnectorPlanner
+    tables: SourceTableDefinitions
     changefeeds: Changefeeds
     ingestion: IngestionRunner
-    timeline: Timeline
 
     def add_table(self, execution: Execution, statement: st.AlterSourceAddTable) -> None:
-        """Adds a table, which is filled from the next binding on.
-
-        Its changes that were bound before are dead letters.
-        """
+        """Adds a table of that name beside the source, as CREATE TABLE ... FROM SOURCE does."""
         named = self.changes.existing_name(
             execution, ItemKind.SOURCE, statement.name, if_exists=statement.if_exists
         )
         if named is None:
             return
-        with self.changes.defining(execution.cancellation):
-            source = self._source(named)
-            table, altered = self.planner.plan_feed_table(
-                source, statement.table, execution.context
-            )
-
-            def make(conn: Connection) -> Sequence[CatalogOp]:
-                since = self.timeline.read_ts()
-                stored = self.changes.with_tables_shard(conn, table, since)
-                return [CreateItem(stored), altered]
-
-            self.changes.commit(make, execution.user)
-            self.changefeeds.inbox(source.id).invalidate()
-        self.ingestion.wake(source.id)
+        source, table = self._source(named), statement.table
+        made = CreateTableFromSource(
+            QualifiedName((CATALOG_NAME, source.schema_name, table.name)),
+            name_of(source),
+            QualifiedName((table.name,)),
+            table.columns.text,
+            retain_history_ms=source.retain_history_ms,
+            key=table.key,
+            extras=table.extras,
+        )
+        self.tables.create_table(execution, (source.schema_name, table.name), made)
 
     def replay(self, execution: Execution, statement: st.ReplayDeadLetters) -> None:
         """Tries the dead letters again; returns when that is done, with a notice."""

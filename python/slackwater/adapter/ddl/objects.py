@@ -152,7 +152,8 @@ class Objects:
             item = self._changes.state.get(*named, kind)
             if item.parent is not None:
                 raise item.wrong_kind("source that is no part of another one")
-            parts = (i for i in self._changes.state.items.values() if i.parent == item.id)
+            fed = (i for i in self._changes.state.items.values() if i.feeder == item.id)
+            parts = (each for each in fed if each.kind is ItemKind.SOURCE and each.id != item.id)
             moved = [each for each in (item, *parts) if each.cluster != cluster.id]
             ops = [AlterItem(each.id, cluster=cluster.id) for each in moved]
             if ops:

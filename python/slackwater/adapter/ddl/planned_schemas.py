@@ -10,8 +10,8 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import (
     AvroSchema,
     ConnectionDetails,
-    KafkaSettings,
     MessageSchema,
+    MessageSettings,
     ProtobufSchema,
 )
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
@@ -143,20 +143,21 @@ class SchemaPlanner:
             schema=f"subject {wanted}" if isinstance(wanted, str) else f"schema {wanted}",
         )
 
-    def latest(self, config: KafkaSettings) -> MessageSchema | None:
-        """The latest schema of the values of a source; None: it has them from no registry.
+    def latest(self, topic: str, read: MessageSettings) -> MessageSchema | None:
+        """The latest schema of the values of a topic that are read so; None: they have it from no
+        registry.
 
         Raises SLACKWATER_UNKNOWN_SCHEMA, SLACKWATER_AVRO_SCHEMA, SLACKWATER_PROTOBUF_SCHEMA,
         SLACKWATER_REGISTRY_UNREACHABLE.
         """
-        known = config.value_schema
+        known = read.value_schema
         if known is None or known.registry is None:
             return None
-        subject = f"{config.topic}-value"
+        subject = f"{topic}-value"
         if isinstance(known, ProtobufSchema):
             return self._in_protobuf(known.registry, subject, known.message, "values")
         found = self._in_avro(known.registry, subject, "values")
-        is_narrow = config.decoding is not None and config.decoding.envelope == "DEBEZIUM"
+        is_narrow = read.decoding.envelope == "DEBEZIUM"
         return replace(found, schema=narrowed(found.schema)) if is_narrow else found
 
     def _named(self, context: Context, payload: Payload | None) -> Payload | None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from slackwater.adapter.catalog.context import Context
@@ -14,27 +12,32 @@ from slackwater.adapter.catalog.details import (
     ChangefeedSettings,
     CheckConfig,
     CheckedInput,
-    FeedTableSettings,
     FilesDetails,
     GeneratorDetails,
     KafkaDetails,
-    ProgressDetails,
     SinkDetails,
     SourceDetails,
     SubsourceDetails,
     WebhookDetails,
 )
-from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.catalog.replaced import refuse_replacement
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
+from slackwater.adapter.ddl.planned_feeds import feed_columns, feed_settings
 from slackwater.adapter.ddl.planned_kafka_sinks import PlannedSink
 from slackwater.adapter.ddl.planned_lake_sinks import SinkPlanners
 from slackwater.adapter.ddl.planned_lake_sources import SourcePlanners
+from slackwater.adapter.ddl.planned_parts import (
+    free_letters_name,
+    free_name,
+    part_of,
+    progress_item,
+)
 from slackwater.adapter.sources.checks import verify
-from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS, partitions
+from slackwater.adapter.sources.descriptions import DEFAULT_INTERVAL_MS
 from slackwater.adapter.sources.inference import inferred_columns
 from slackwater.adapter.sources.references import found_reference
 from slackwater.adapter.time.timeline import Timeline
@@ -51,7 +54,7 @@ from slackwater.planner.parser.postgres_source import PostgresSource
 from slackwater.repr.errors import invalid_option, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.relation import Column, RelationDesc
+from slackwater.repr.relation import RelationDesc
 from slackwater.storage.changefeed.files import FILES_FEED
 from slackwater.storage.changefeed.landing import DEAD_LETTERS, LANDING
 from slackwater.storage.discovery import local_path
@@ -63,7 +66,6 @@ from slackwater.storage.kafka.sink_messages import check_kafka_sink
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.lake.config import LakeSinkConfig
-from slackwater.storage.progress import HYBRID_TIME, ONE_PARTITION, PARTITIONED
 from slackwater.storage.sink_files import SinkConfig, check_config, claim_location
 from slackwater.storage.webhook import WebhookConfig
 
@@ -286,18 +288,8 @@ class ConnectorPlanner:
         *,
         has_errors: bool = False,
     ) -> CatalogItem:
-        return CatalogItem(
-            id=self._changes.new_id(),
-            kind=ItemKind.SOURCE,
-            schema_name=source.schema_name,
-            name=export,
-            create_sql=source.create_sql,
-            desc=desc,
-            owner=source.owner,
-            created_ms=source.created_ms,
-            details=SubsourceDetails(source.id, export, retain_ms, has_errors),
-            cluster=source.cluster,
-        )
+        details = SubsourceDetails(source.id, export, retain_ms, has_errors)
+        return part_of(source, self._changes.new_id(), export, desc, details)
 
     def _files(
         self,
@@ -339,8 +331,7 @@ class ConnectorPlanner:
         details, letters = planned.details, None
         messages = details.config.messages
         if messages is not None and messages.decoding.on_error == "DEAD LETTER":
-            wanted = f"{blank.name}_dead_letters"
-            letters = free_name(self._relations.state, blank.schema_name, wanted)
+            letters = free_letters_name(self._relations.state, blank)
             details = replace(details, dead_letters=letters)
         source = _defined(blank, planned.statement, planned.desc, details)
         source = replace(source, depends_on=_used(details))
@@ -400,7 +391,10 @@ class ConnectorPlanner:
 
         Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
         """
-        tables = {each.name: self._feed_columns(each, context) for each in connector.tables}
+        tables = {
+            each.name: feed_columns(each, self._columns.declared(each.columns.text, context))
+            for each in connector.tables
+        }
         taken = {each.casefold() for each in (blank.name, *tables)}
         landing, dead_letters = (
             free_name(self._relations.state, blank.schema_name, f"{blank.name}_{what}", taken)
@@ -412,7 +406,7 @@ class ConnectorPlanner:
         details = ChangefeedDetails(
             ChangefeedSettings(
                 format="cockroach",
-                tables=tuple(_feed_settings(each) for each in connector.tables),
+                tables=tuple(feed_settings(each) for each in connector.tables),
                 feeds=connector.feeds or (() if path is None else (FILES_FEED,)),
                 lookahead=connector.lookahead,
                 on_late=connector.on_late,
@@ -432,54 +426,6 @@ class ConnectorPlanner:
             self._child(source, landing, LANDING, None),
             self._child(source, dead_letters, DEAD_LETTERS, None),
         ]
-
-    def plan_feed_table(
-        self, source: CatalogItem, table: st.ChangefeedTable, context: Context
-    ) -> tuple[CatalogItem, AlterItem]:
-        """The item of one more table of a changefeed, and the change of its source.
-
-        Raises SLACKWATER_INVALID_OPTION, and errors of the columns.
-        """
-        details = source.of(ChangefeedDetails)
-        exports = details.exports
-        if table.name.casefold() in {each.casefold() for each in exports}:
-            raise invalid_option(
-                "ADD TABLE", "CREATE SOURCE", table.name, "the source has such a table"
-            )
-        statement = parse(source.create_sql)
-        if not isinstance(statement, st.CreateSource):
-            raise AssertionError(f"the statement of {source.id} is no CREATE SOURCE")
-        if not isinstance(statement.connector, st.ChangefeedSource):
-            raise AssertionError(f"{source.id} is no source of changefeeds")
-        tables = (*statement.connector.tables, table)
-        widened = replace(statement, connector=replace(statement.connector, tables=tables))
-        desc = self._feed_columns(table, context)
-        item = self._child(source, table.name, desc, details.retain_history_ms)
-        settings = details.config
-        more = replace(settings, tables=(*settings.tables, _feed_settings(table)))
-        details = replace(details, exports={**exports, table.name: item.id}, config=more)
-        return item, AlterItem(source.id, details=details, create_sql=to_sql(widened))
-
-    def _feed_columns(self, table: st.ChangefeedTable, context: Context) -> RelationDesc:
-        declared = self._columns.declared(table.columns.text, context)
-        names = {column.name.casefold(): column.name for column in declared.columns}
-        for wanted in table.key:
-            if wanted not in declared.names:
-                raise invalid_option(
-                    "KEY", "CREATE SOURCE", wanted, f"{table.name} has no such column"
-                )
-        if table.extras is not None and table.extras.casefold() in names:
-            raise invalid_option(
-                "EXTRAS", "CREATE SOURCE", table.extras, f"{table.name} has such a column"
-            )
-        columns = [
-            replace(column, nullable=column.name not in table.key) for column in declared.columns
-        ]
-        if table.extras is not None:
-            columns.append(Column(table.extras, json.dumps("string")))
-        desc = RelationDesc(tuple(columns))
-        desc.arrow_schema()
-        return desc
 
     def _check(self, context: Context, check: st.WebhookCheck) -> CheckConfig:
         inputs = []
@@ -549,43 +495,6 @@ def _stored_columns(written: CatalogItem) -> RelationDesc:
         raise written.wrong_kind("table, source or materialized view")
     refuse_replacement(written)
     return written.desc
-
-
-def progress_item(item_id: GlobalId, source: CatalogItem, schema: str, name: str) -> CatalogItem:
-    """The progress relation of a source, which keeps as much history as the source."""
-    return CatalogItem(
-        id=item_id,
-        kind=ItemKind.SOURCE,
-        schema_name=schema,
-        name=name,
-        create_sql=source.create_sql,
-        desc=_progress_columns(source),
-        owner=source.owner,
-        created_ms=source.created_ms,
-        details=ProgressDetails(source.id, source.retain_history_ms),
-        cluster=source.cluster,
-    )
-
-
-def _progress_columns(source: CatalogItem) -> RelationDesc:
-    if source.is_changefeed:
-        return HYBRID_TIME
-    return ONE_PARTITION if partitions(source) == 1 else PARTITIONED
-
-
-def free_name(state: CatalogState, schema: str, wanted: str, taken: Collection[str] = ()) -> str:
-    """`wanted`, or the first of ``wanted_1``, ``wanted_2``, ... that nothing has.
-
-    Names in `taken`, in folded case, are about to exist.
-    """
-    names = itertools.chain([wanted], (f"{wanted}_{number}" for number in itertools.count(1)))
-    return next(
-        name for name in names if state.find(schema, name) is None and name.casefold() not in taken
-    )
-
-
-def _feed_settings(table: st.ChangefeedTable) -> FeedTableSettings:
-    return FeedTableSettings(table.name, table.key, table.extras)
 
 
 def _check_feed(feed: str) -> None:

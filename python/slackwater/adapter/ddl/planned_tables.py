@@ -5,7 +5,7 @@ Source: docs/decisions 0073.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
@@ -14,24 +14,32 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     PostgresDetails,
     SourceTableDetails,
+    SubsourceDetails,
 )
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_columns import DeclaredColumns
+from slackwater.adapter.ddl.planned_feeds import feed_columns, feed_settings
 from slackwater.adapter.ddl.planned_kafka import KafkaPlanner
+from slackwater.adapter.ddl.planned_parts import free_letters_name, part_of
 from slackwater.adapter.ddl.planned_postgres import PostgresPlanner
+from slackwater.adapter.sources.feed_tables import fed_tables
 from slackwater.adapter.sources.references import found_reference, references
+from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.source_tables import CreateTableFromSource
-from slackwater.repr.errors import SlackwaterError, unsupported, user_error
+from slackwater.repr.errors import SlackwaterError, invalid_option, unsupported, user_error
+from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.storage.kafka.envelopes import DEAD_LETTERS
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTablePlanner:
     """Plans the catalog items of tables that sources fill."""
 
+    state: Callable[[], CatalogState]
     kafka: KafkaPlanner
     postgres: PostgresPlanner
     columns: DeclaredColumns
@@ -45,9 +53,16 @@ class SourceTablePlanner:
     ) -> tuple[CatalogItem, tuple[str, ...]]:
         """The item of the new table `blank`, without its shard, and what is to be told of it.
 
-        Raises SLACKWATER_UNKNOWN_REFERENCE, SLACKWATER_UNSUPPORTED, SLACKWATER_SYNTAX_ERROR, and
-        what `KafkaPlanner.messages` and `PostgresPlanner.table` raise.
+        Raises SLACKWATER_UNKNOWN_REFERENCE, SLACKWATER_UNSUPPORTED, SLACKWATER_SYNTAX_ERROR,
+        SLACKWATER_INVALID_OPTION, and what `KafkaPlanner.messages` and `PostgresPlanner.table`
+        raise.
         """
+        is_of_changefeed = isinstance(source.details, ChangefeedDetails)
+        if statement.key and not is_of_changefeed:
+            raise unsupported(
+                f"KEY of a table of {source.full_name}",
+                advice="Leave it out: it is for tables of changefeeds.",
+            )
         if isinstance(source.details, PostgresDetails):
             return self._of_publication(blank, statement, source)
         if statement.text_columns or statement.exclude_columns:
@@ -55,7 +70,48 @@ class SourceTablePlanner:
                 f"TEXT COLUMNS and EXCLUDE COLUMNS of a table of {source.full_name}",
                 advice="Leave them out: they are for tables of PostgreSQL.",
             )
+        if is_of_changefeed:
+            return self._of_changefeed(blank, context, statement, source), ()
         return self._of_references(blank, context, statement, source), ()
+
+    def _of_changefeed(
+        self,
+        blank: CatalogItem,
+        context: Context,
+        statement: CreateTableFromSource,
+        source: CatalogItem,
+    ) -> CatalogItem:
+        if statement.decoding is not None:
+            raise _without_format(source)
+        if statement.columns is None or not statement.key:
+            raise user_error(
+                "SLACKWATER_SYNTAX_ERROR",
+                statement="CREATE TABLE",
+                found="the end",
+                expected="columns and KEY (...), because the source is one of changefeeds",
+            )
+        name = blank.name if statement.reference is None else statement.reference.last
+        fed = fed_tables(self.state(), source)
+        if name.casefold() in {each.settings.name.casefold() for each in fed}:
+            raise invalid_option("REFERENCE", "CREATE TABLE", name, "the source has a table of it")
+        table = st.ChangefeedTable(
+            name, st.TextSlice(statement.columns), statement.key, statement.extras
+        )
+        declared = self.columns.declared(statement.columns, context)
+        details = SourceTableDetails(
+            source.id,
+            export=_free_export(source, blank.id),
+            reference=(name,),
+            retain_history_ms=statement.retain_history_ms,
+            feed=feed_settings(table),
+        )
+        return replace(
+            blank,
+            create_sql=to_sql(_named(statement, blank, source, (name,))),
+            desc=feed_columns(table, declared, "CREATE TABLE"),
+            depends_on=(source.id,),
+            details=details,
+        )
 
     def _of_publication(
         self, blank: CatalogItem, statement: CreateTableFromSource, source: CatalogItem
@@ -126,11 +182,6 @@ class SourceTablePlanner:
                 found="the end",
                 expected="FORMAT, because the source reads messages",
             )
-        if decoding.on_error == "DEAD LETTER":
-            raise unsupported(
-                "ON ERROR DEAD LETTER of a table",
-                advice="Use PROPAGATE or SKIP, or a source with FORMAT and ON ERROR DEAD LETTER.",
-            )
         text = statement.columns
         declared = None if text is None else self.columns.declared(text, context)
         planned = self.kafka.messages(blank, context, source.config.topic, decoding, declared)
@@ -144,16 +195,33 @@ class SourceTablePlanner:
         )
 
 
+def with_dead_letters(
+    table: CatalogItem,
+    source: CatalogItem,
+    state: CatalogState,
+    new_id: Callable[[], GlobalId],
+) -> tuple[CatalogItem, ...]:
+    """The new table of a source, and the relation with its dead letters if it is to have them.
+
+    These are a part of the table, and are read with it by the cluster of the source.
+    """
+    details = table.of(SourceTableDetails)
+    if details.messages is None or details.messages.decoding.on_error != "DEAD LETTER":
+        return (table,)
+    item_id = new_id()
+    export = _free_export(source, item_id)
+    part = SubsourceDetails(table.id, export, source=source.id)
+    name = free_letters_name(state, table)
+    letters = part_of(table, item_id, name, DEAD_LETTERS, part)
+    made = replace(table, details=replace(details, dead_letters=item_id))
+    return made, replace(letters, cluster=source.cluster)
+
+
 def references_of(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc | None]:
     """The references of the source that tables can be of, with their columns if these are known.
 
     Raises SLACKWATER_UNSUPPORTED for a source that has no tables beside itself.
     """
-    if isinstance(source.details, ChangefeedDetails):
-        raise unsupported(
-            f"CREATE TABLE ... FROM SOURCE {source.full_name}",
-            advice="ALTER SOURCE ... ADD TABLE adds a table to a source of changefeeds.",
-        )
     found = references(source)
     if found:
         return found

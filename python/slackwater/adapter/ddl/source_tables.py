@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails, PostgresDetails
+from slackwater.adapter.catalog.details import (
+    ChangefeedDetails,
+    GeneratorDetails,
+    KafkaDetails,
+    PostgresDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.catalog.ops import AlterItem
 from slackwater.adapter.ddl.changes import Changes
-from slackwater.adapter.ddl.planned_tables import SourceTablePlanner, references_of
+from slackwater.adapter.ddl.planned_tables import (
+    SourceTablePlanner,
+    references_of,
+    with_dead_letters,
+)
 from slackwater.adapter.external.kafka import Named
 from slackwater.adapter.sessions.sessions import Execution
+from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.planner.parser.source_tables import CreateTableFromSource, RefreshReferences
@@ -29,6 +39,7 @@ class SourceTableDefinitions:
     states: SourceStates
     ingestion: IngestionRunner
     kafka: KafkaSources
+    changefeeds: ChangefeedSources
     clock_ms: Callable[[], int]
 
     def create_table(
@@ -51,8 +62,9 @@ class SourceTableDefinitions:
         blank = self.changes.new_item(ItemKind.TABLE, *named, execution.user)
         table, notices = self.planner.plan(blank, context, statement, source)
         self._refuse_forgotten(source)
+        items = with_dead_letters(table, source, self.changes.state, self.changes.new_id)
         with self.changes.defining(execution.cancellation):
-            self.changes.commit(self.changes.with_tables_shards([table]), execution.user)
+            self.changes.commit(self.changes.with_tables_shards(items), execution.user)
         for notice in notices:
             execution.session.notify(notice)
         self.ingestion.wake(source.id)
@@ -86,6 +98,13 @@ class SourceTableDefinitions:
                 published = self.changes.state.item(source.id).of(PostgresDetails)
                 known = replace(published, referenced=found, referenced_ms=self.clock_ms())
                 self.changes.commit([AlterItem(source.id, details=known)], execution.user)
+            return
+        if isinstance(source.details, ChangefeedDetails):
+            seen = tuple(self.changefeeds.seen(source))
+            with self.changes.defining(execution.cancellation):
+                feed = self.changes.state.item(source.id).of(ChangefeedDetails)
+                told = replace(feed, seen=seen, referenced_ms=self.clock_ms())
+                self.changes.commit([AlterItem(source.id, details=told)], execution.user)
             return
         references_of(source)
         if isinstance(source.details, KafkaDetails):

@@ -6,17 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from sqlalchemy import Connection
+
 from slackwater.adapter.catalog.details import (
+    Details,
     KafkaDetails,
     KafkaSettings,
     LakeDetails,
+    MessageSchema,
+    MessageSettings,
     PostgresDetails,
     SourceTableDetails,
     SubsourceDetails,
 )
 from slackwater.adapter.catalog.lock import LOOK_S
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
-from slackwater.adapter.catalog.ops import AlterItem
+from slackwater.adapter.catalog.ops import AlterItem, CatalogOp
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
@@ -38,6 +43,7 @@ from slackwater.planner.parser.kafka_source import (
 )
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.source_tables import CreateTableFromSource
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
@@ -109,41 +115,84 @@ class TopicDefinitions:
                 raise _no_topic(source)
 
     def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
-        """Lets a source read its values in the latest schema of their subject.
+        """Lets a source, or tables of it, read values in the latest schema of their subject.
 
-        Columns that the schema has more are NULL in the rows that are there. Returns when nothing
-        is read in the schema before any more. Raises SLACKWATER_WRONG_KIND,
-        SLACKWATER_UNSUPPORTED, SLACKWATER_COLUMN_MISMATCH, SLACKWATER_DEPENDENT_OBJECTS, and what
-        `SchemaPlanner.latest` raises.
+        Columns that the schema has more are NULL in the rows that are there. Of several tables all
+        change, or none. Returns when nothing is read in the schema before any more. Raises
+        SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_COLUMN_MISMATCH,
+        SLACKWATER_DEPENDENT_OBJECTS, and what `SchemaPlanner.latest` raises.
         """
         found = self._source(execution, statement)
         if found is None:
             return
         source = found[0]
-        schema = None if _is_given(source) else self.schemas.latest(source.of(KafkaDetails).config)
-        if schema is None:
-            raise unsupported(
-                "REFRESH SCHEMA of a source whose values are not read in the latest schema of a "
-                "registry",
-                advice="Create a source anew.",
-            )
+        topic = source.of(KafkaDetails).config.topic
+        latest = {
+            each.id: self._latest(topic, each)
+            for each in self._refreshable(execution, source, statement.tables)
+        }
         with self.changes.defining(execution.cancellation):
-            item = self.changes.state.item(source.id)
-            running = self.kafka.running.get(item.id)
-            details = item.of(KafkaDetails)
-            config = replace(details.config, value_schema=schema)
-            if config == details.config:
+            running = self.kafka.running.get(source.id)
+            altered = [self._refreshed(item_id, schema) for item_id, schema in latest.items()]
+            changed = [each for each in altered if each is not None]
+            if not changed:
                 return
-            desc = _refreshed(item, config)
-            if desc != item.desc:
-                refuse_refreshed_columns(item, self.changes.state)
-            altered = AlterItem(item.id, details=replace(details, config=config))
-            self.changes.commit(self.changes.with_columns(item, desc, altered), execution.user)
-        while running is not None and self.kafka.running.get(item.id) is running:
-            self.ingestion.wake(item.id)
+            self.changes.commit(
+                lambda conn: [op for make in changed for op in make(conn)], execution.user
+            )
+        while running is not None and self.kafka.running.get(source.id) is running:
+            self.ingestion.wake(source.id)
             if running.superseded.wait(LOOK_S):
                 break
-            execution.cancellation.check_deadline(f"{item.full_name} has its new schema")
+            execution.cancellation.check_deadline(f"{source.full_name} has its new schema")
+
+    def _refreshable(
+        self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
+    ) -> Sequence[CatalogItem]:
+        """The source, those of its tables that are named, or all that read a latest schema.
+
+        Raises SLACKWATER_UNSUPPORTED, and what `_exports` raises.
+        """
+        if source.of(KafkaDetails).config.messages is not None:
+            if names:
+                raise unsupported(
+                    "REFRESH SCHEMA TABLES of a source that reads a topic with FORMAT",
+                    advice="Without TABLES it refreshes the schema of its one relation.",
+                )
+            return (source,)
+        tables = self.changes.state.tables_of(source.id)
+        named = self._exports(execution, source, names)
+        if named is not None:
+            return [table for export, table in tables.items() if export in named]
+        found = [each for each in tables.values() if not _is_given(each)]
+        if not found:
+            raise _without_latest(source)
+        return found
+
+    def _latest(self, topic: str, item: CatalogItem) -> MessageSchema:
+        """The latest schema of the values of a source, or of a table of one.
+
+        Raises SLACKWATER_UNSUPPORTED, and what `SchemaPlanner.latest` raises.
+        """
+        messages = _messages(item)
+        found = None if _is_given(item) else self.schemas.latest(topic, messages)
+        if found is None:
+            raise _without_latest(item)
+        return found
+
+    def _refreshed(
+        self, item_id: GlobalId, schema: MessageSchema
+    ) -> Callable[[Connection], Sequence[CatalogOp]] | None:
+        """The change by which values are read in that schema; None: they are already."""
+        item = self.changes.state.item(item_id)
+        messages = replace(_messages(item), value_schema=schema)
+        if messages == _messages(item):
+            return None
+        desc = _refreshed_columns(item, messages)
+        if desc != item.desc:
+            refuse_refreshed_columns(item, self.changes.state)
+        altered = AlterItem(item.id, details=_with_value_schema(item, schema))
+        return self.changes.with_columns(item, desc, altered)
 
     def _publication_again(
         self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
@@ -262,28 +311,59 @@ def _without_keys(what: str, anew: str) -> SlackwaterError:
     )
 
 
-def _is_given(source: CatalogItem) -> bool:
-    """Whether the statement says which schema of values a source has."""
-    statement = parse(source.create_sql)
-    if not isinstance(statement, st.CreateSource) or not isinstance(
-        statement.connector, KafkaSource
-    ):
-        raise AssertionError(f"the statement of {source.id} is no source of a topic")
-    decoding = statement.connector.decoding
+def _without_latest(item: CatalogItem) -> SlackwaterError:
+    return unsupported(
+        f"REFRESH SCHEMA of {item.full_name}",
+        advice="It has no values that are read in the latest schema of a registry: create a source "
+        "or a table anew.",
+    )
+
+
+def _is_given(item: CatalogItem) -> bool:
+    """Whether values of a source, or of a table of one, are not read in a subject's latest schema:
+    the statement gives another one, or none."""
+    match parse(item.create_sql):
+        case st.CreateSource(connector=KafkaSource(decoding=decoding)):
+            pass
+        case CreateTableFromSource(decoding=decoding):
+            pass
+        case _:
+            raise AssertionError(f"the statement of {item.id} reads no topic")
     schema = None if decoding is None else decoding.value.schema
     return not isinstance(schema, Registry) or schema.value != Strategy()
 
 
-def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
-    """The columns of the source with that schema: those that it has, and others behind them.
+def _messages(item: CatalogItem) -> MessageSettings:
+    """The rules by which messages become rows of a source, or of a table of one."""
+    match item.details:
+        case KafkaDetails(config=config):
+            found = config.messages
+        case SourceTableDetails(messages=found):
+            pass
+        case _:
+            found = None
+    if found is None:
+        raise AssertionError(f"{item.id} reads no messages itself")
+    return found
+
+
+def _with_value_schema(item: CatalogItem, schema: MessageSchema) -> Details:
+    """The details of a source, or of a table of one, that reads values in that schema."""
+    details = item.details
+    if isinstance(details, KafkaDetails):
+        return replace(details, config=replace(details.config, value_schema=schema))
+    read = replace(_messages(item), value_schema=schema)
+    return replace(item.of(SourceTableDetails), messages=read)
+
+
+def _refreshed_columns(item: CatalogItem, messages: MessageSettings) -> RelationDesc:
+    """The columns of the relation with that schema: those that it has, and others behind them.
 
     Raises SLACKWATER_COLUMN_MISMATCH.
     """
-    before, decoding = source.stored.desc, config.decoding
-    if decoding is None:
-        raise AssertionError(f"{source.id} reads no messages itself")
-    schemas = reader_schemas(config.key_schema, config.value_schema)
-    after = source_columns(decoding, None, schemas).desc
+    before = item.stored.desc
+    schemas = reader_schemas(messages.key_schema, messages.value_schema)
+    after = source_columns(messages.decoding, None, schemas).desc
     reason = incompatibility(before, after)
     count = len(before.columns)
     for was, now in zip(before.columns, after.columns, strict=False):
@@ -292,7 +372,7 @@ def _refreshed(source: CatalogItem, config: KafkaSettings) -> RelationDesc:
     if reason is not None:
         raise user_error(
             "SLACKWATER_COLUMN_MISMATCH",
-            objectName=source.full_name,
+            objectName=item.full_name,
             details=f"with the latest schema {reason}",
         )
     return RelationDesc((*before.columns, *after.columns[count:]))

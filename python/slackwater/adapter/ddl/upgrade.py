@@ -28,7 +28,7 @@ from slackwater.adapter.catalog.details import (
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.catalog.ops import AlterItem, CatalogOp, CreateItem
-from slackwater.adapter.ddl.planned_sources import free_name, progress_item
+from slackwater.adapter.ddl.planned_parts import free_name, progress_item
 from slackwater.adapter.sources.sinks import PROGRESS as SINK_PROGRESS
 from slackwater.adapter.sources.source_states import create_state
 from slackwater.persist.client import PersistClient

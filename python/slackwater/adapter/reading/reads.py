@@ -18,7 +18,6 @@ from slackwater.adapter.catalog.details import (
     KafkaDetails,
     LakeDetails,
     PostgresDetails,
-    SourceTableDetails,
 )
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, fold
 from slackwater.adapter.catalog.naming import keys_as_stored
@@ -399,9 +398,10 @@ class Reads:
                 found = partial(self.snapshots.has_snapshot, source.id)
                 self._wait_for_snapshot(found, source, source, cancellation)
         for item in below:
-            if isinstance(item.details, SourceTableDetails):
-                source = self.relations.item(item.details.source)
-                found = partial(self.snapshots.has_begun, source.id, item.details.export)
+            if item.later_export is not None:
+                source_id, export = item.later_export
+                source = self.relations.item(source_id)
+                found = partial(self.snapshots.has_begun, source_id, export)
                 self._wait_for_snapshot(found, item, source, cancellation)
 
     def _wait_for_snapshot(

@@ -5,7 +5,7 @@ Source: spec checkpoint 5.4, 5.5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.feed_tables import FedTable, fed_tables, feed_keys
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.checkpoints import Store
@@ -33,7 +34,7 @@ from slackwater.storage.changefeed.ingestion import (
 )
 from slackwater.storage.changefeed.landing import contents, letters
 from slackwater.storage.changefeed.tables import FeedTable
-from slackwater.storage.ingestion import Reached
+from slackwater.storage.ingestion import Reached, StepSuperseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,25 @@ class ChangefeedSources:
         path = config.path
         reader = None
         if path is not None:
-            keys = {each.name: each.key for each in config.tables}
             reader = FolderReader(
                 path,
-                keys,
+                feed_keys(self.relations.state, item),
                 lambda time, feed: store.advance(item.id, feed, time),
                 config.lookahead,
             )
+        tables = fed_tables(self.relations.state, item)
+        begun = frozenset(reached.statistics.begun)
         ingestion = ChangefeedIngestion(
             item.id,
-            self._config(item),
-            Inputs(state, inbox, reader, lambda: letters(self._rows(item, "dead_letters")[0])),
-            Durable(waiting, images, reached.frontier, reached.state),
+            self._config(item, tables),
+            Inputs(
+                state,
+                inbox,
+                reader,
+                lambda: letters(self._rows(item, "dead_letters")[0]),
+                lambda: self._check(item, tables),
+            ),
+            Durable(waiting, images, reached.frontier, reached.state, begun),
         )
         inbox.progress = lambda: ingestion.progress
         return ingestion
@@ -109,15 +117,27 @@ class ChangefeedSources:
         upper = Timestamp(self.relations.upper(item).value)
         return self.relations.present(item, Timestamp(upper - 1)), upper
 
-    def _config(self, item: CatalogItem) -> ChangefeedConfig:
+    def seen(self, source: CatalogItem) -> Sequence[str]:
+        """The tables of the source's dead letters."""
+        rows, _ = self._rows(source, "dead_letters")
+        return sorted(set(rows["topic"].to_pylist()))
+
+    def _check(self, item: CatalogItem, tables: Sequence[FedTable]) -> None:
+        """Raises `StepSuperseded` when the source has other tables than these."""
+        state = self.relations.state
+        if fed_tables(state, state.items.get(item.id, item)) != tables:
+            raise StepSuperseded(item.id, 0, 0)
+
+    def _config(self, item: CatalogItem, fed: Sequence[FedTable]) -> ChangefeedConfig:
         details = item.of(ChangefeedDetails)
         tables = {}
-        for each in details.config.tables:
-            table = self.relations.item(details.exports[each.name])
-            tables[each.name] = FeedTable(table.stored.desc, each.key, each.extras)
+        for each in fed:
+            desc, settings = self.relations.item(each.item).stored.desc, each.settings
+            tables[settings.name] = FeedTable(desc, settings.key, settings.extras)
         return ChangefeedConfig(
             name=item.full_name,
             tables=tables,
+            later={each.settings.name: each.export for each in fed if each.is_later},
             landing=details.landing,
             dead_letters=details.dead_letters,
             feeds=details.config.feeds,

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.sources.feed_tables import feed_keys
 from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.request_writer import RequestWriter
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
@@ -160,7 +161,7 @@ class Changefeeds:
         self._metrics = metrics
         self._lock = threading.Lock()
         self._inboxes: dict[GlobalId, Inbox] = {}
-        self._known: dict[GlobalId, tuple[CatalogItem, Changefeed]] = {}
+        self._known: dict[GlobalId, tuple[int, Changefeed]] = {}
         self._pool = ThreadPoolExecutor(THREADS, "changefeed")
         self._writer = RequestWriter(
             "changefeed-landing", lambda each: each.source.item.id, self._submit, self._failed
@@ -184,12 +185,12 @@ class Changefeeds:
         if (item.schema_name, item.name) != (schema, name) or details.config.path:
             return None
         known = self._known.get(item.id)
-        if known is None or known[0] is not item:
+        if known is None or known[0] != state.revision:
             landing = state.items.get(details.exports[details.landing])
             if landing is None or landing.shard_id is None:
                 return None
-            keys = {each.name: each.key for each in details.config.tables}
-            known = (item, Changefeed(item, landing.shard_id, keys))
+            keys = feed_keys(state, item)
+            known = (state.revision, Changefeed(item, landing.shard_id, keys))
             self._known[item.id] = known
         return known[1]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from slackwater.adapter.catalog.details import (
@@ -15,6 +15,7 @@ from slackwater.adapter.catalog.details import (
     KafkaSettings,
     MessageSettings,
     SourceTableDetails,
+    SubsourceDetails,
 )
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
@@ -87,14 +88,18 @@ class KafkaSources:
             None if messages is None else self.envelope(item, config.topic, messages),
             reached.frontier,
             tables if messages is None else None,
-            lambda: self._check(item.id, config),
+            lambda: self._check(item.id, config, tables),
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
 
-    def _check(self, source: GlobalId, config: KafkaSettings) -> None:
-        """Raises `StepSuperseded` when the source is not declared like that any more."""
-        if self.relations.item(source).of(KafkaDetails).config != config:
+    def _check(self, source: GlobalId, config: KafkaSettings, tables: _Tables) -> None:
+        """Raises `StepSuperseded` when the source, or a table of it that is read, is not declared
+        like that any more."""
+        if (
+            self.relations.item(source).of(KafkaDetails).config != config
+            or not tables.are_as_read()
+        ):
             raise StepSuperseded(source, 0, 0)
 
     def upstream(self, source: CatalogItem, name: str) -> KafkaUpstream:
@@ -158,11 +163,24 @@ class KafkaSources:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The tables of a source that reads a topic. See `TopicTables`."""
+    """The tables of a source that reads a topic. See `TopicTables`.
+
+    `read` has the rules by which messages became rows of those whose envelopes were asked for.
+    """
 
     kafka: KafkaSources
     source: GlobalId
     begun: frozenset[str]
+    read: dict[str, MessageSettings] = field(default_factory=dict)
+
+    def are_as_read(self) -> bool:
+        """Whether the tables that there are have the rules that they are read by."""
+        found = self.kafka.relations.state.tables_of(self.source) if self.read else {}
+        return all(
+            table.of(SourceTableDetails).messages == self.read.get(name)
+            for name, table in found.items()
+            if name in self.read
+        )
 
     def names(self) -> frozenset[str]:
         return frozenset(self.kafka.relations.state.tables_of(self.source))
@@ -175,12 +193,19 @@ class _Tables:
         messages = table.of(SourceTableDetails).messages
         if messages is None:
             raise FatalError(f"{table.full_name} does not say how messages become its rows")
+        self.read[name] = messages
         try:
             return self.kafka.envelope(table, source.of(KafkaDetails).config.topic, messages)
         except SlackwaterError as error:
             if error.condition == "SLACKWATER_DEPENDENCY_DROPPED":
                 return None
             raise
+
+    def letters(self, name: str) -> str | None:
+        state = self.kafka.relations.state
+        table = state.tables_of(self.source).get(name)
+        found = None if table is None else state.dead_letters_of(table)
+        return None if found is None else found.of(SubsourceDetails).export
 
     def upstream(self, name: str) -> KafkaUpstream:
         return self.kafka.upstream(self.kafka.relations.item(self.source), f"{self.source}-{name}")

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from slackwater.adapter.catalog.details import GeneratorDetails, KafkaDetails, PostgresDetails
-from slackwater.adapter.catalog.model import CatalogItem
+from slackwater.adapter.catalog.details import (
+    ChangefeedDetails,
+    GeneratorDetails,
+    KafkaDetails,
+    PostgresDetails,
+)
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.sources.feed_tables import fed_tables
 from slackwater.planner.parser.names import QualifiedName
 from slackwater.repr.errors import user_error
 from slackwater.repr.relation import RelationDesc
@@ -29,12 +35,22 @@ def references(source: CatalogItem) -> Mapping[tuple[str, ...], RelationDesc | N
             return {}
 
 
-def referenced_columns(source: CatalogItem) -> Mapping[tuple[str, ...], Sequence[str] | None]:
+def referenced_columns(
+    source: CatalogItem, state: CatalogState
+) -> Mapping[tuple[str, ...], Sequence[str] | None]:
     """The references by their names, with the names of their columns if the source knows these.
 
-    A publication has those that it had when it was last asked.
+    A publication has those that it had when it was last asked. A changefeed has those of its
+    tables, and of its dead letters when it was last asked.
     """
     match source.details:
+        case ChangefeedDetails(seen=seen):
+            columns: dict[tuple[str, ...], Sequence[str] | None] = {(name,): None for name in seen}
+            for each in fed_tables(state, source):
+                table = state.items.get(each.item)
+                if table is not None:
+                    columns[each.settings.name,] = table.stored.desc.names
+            return columns
         case PostgresDetails(referenced=found, config=config):
             if found is None:
                 return {(e.schema, e.name): [c.name for c in e.columns] for e in config.tables}
@@ -48,7 +64,8 @@ def referenced_ms(source: CatalogItem) -> int:
     """When the source was last asked what it has, in milliseconds since the epoch."""
     match source.details:
         case (
-            GeneratorDetails(referenced_ms=found)
+            ChangefeedDetails(referenced_ms=found)
+            | GeneratorDetails(referenced_ms=found)
             | KafkaDetails(referenced_ms=found)
             | PostgresDetails(referenced_ms=found)
         ):

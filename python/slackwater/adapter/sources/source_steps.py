@@ -100,7 +100,7 @@ def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogIte
     if made is not None:
         return state.items.get(made)
     # A source with rows of its own has no other export that is not among those.
-    return source if source.shard_id is not None else state.tables_of(source.id).get(export)
+    return source if source.shard_id is not None else state.later_exports_of(source.id).get(export)
 
 
 def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:

@@ -175,7 +175,7 @@ def _statuses(
 ) -> Iterator[SystemRow]:
     for item in items(snapshot, kind):
         # A table of a source, or its progress relation, is as the source is.
-        change = snapshot.statuses.get(item.parent or item.id)
+        change = snapshot.statuses.get(item.feeder or item.id)
         known = (
             (None, "created", None, None)
             if change is None

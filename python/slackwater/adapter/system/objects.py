@@ -242,7 +242,7 @@ def kafka_sources(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def source_references(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for item in items(snapshot, ItemKind.SOURCE):
         asked = moment(referenced_ms(item))
-        for (*within, name), found in referenced_columns(item).items():
+        for (*within, name), found in referenced_columns(item, snapshot.catalog).items():
             columns = None if found is None else list(found)
             yield item.id, ".".join(within) or None, name, asked, columns
 

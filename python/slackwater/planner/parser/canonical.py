@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from slackwater.planner.parser.cluster_sql import cluster_sql
 from slackwater.planner.parser.cluster_statements import ShowCreateCluster
@@ -418,17 +418,20 @@ def _change(
             return ("ALTER SOURCE", exists, name.sql, "SKIP LOST")
         case ResnapshotSource(name, if_exists, tables):
             exists = "IF EXISTS" if if_exists else ""
-            some = f"TABLES ({', '.join(each.sql for each in tables)})" if tables else ""
-            return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT", some)
+            return ("ALTER SOURCE", exists, name.sql, "RESNAPSHOT", _tables(tables))
         case RefreshReferences(name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER SOURCE", exists, name.sql, "REFRESH REFERENCES")
-        case RefreshSchema(name, if_exists):
+        case RefreshSchema(name, if_exists, tables):
             exists = "IF EXISTS" if if_exists else ""
-            return ("ALTER SOURCE", exists, name.sql, "REFRESH SCHEMA")
+            return ("ALTER SOURCE", exists, name.sql, "REFRESH SCHEMA", _tables(tables))
         case CommentOn(kind, name, text):
             value = "NULL" if text is None else quote_string(text)
             return ("COMMENT ON", kind.value, name.sql, "IS", value)
+
+
+def _tables(names: Sequence[QualifiedName]) -> str:
+    return f"TABLES ({', '.join(each.sql for each in names)})" if names else ""
 
 
 def _show(

@@ -141,10 +141,14 @@ class ResnapshotSource:
 
 @dataclass(frozen=True, slots=True)
 class RefreshSchema:
-    """ALTER SOURCE ... REFRESH SCHEMA: values are read in the latest schema of their subject."""
+    """ALTER SOURCE ... REFRESH SCHEMA: values are read in the latest schema of their subject.
+
+    `tables`: those of these alone.
+    """
 
     name: QualifiedName
     if_exists: bool = False
+    tables: tuple[QualifiedName, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

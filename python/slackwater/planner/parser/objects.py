@@ -170,11 +170,11 @@ def read_alter(
     if kind is ObjectKind.SOURCE and cursor.accept("SKIP", "LOST"):
         return SkipLost(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("RESNAPSHOT"):
-        return ResnapshotSource(name, if_exists, _tables(cursor) if cursor.accept("TABLES") else ())
+        return ResnapshotSource(name, if_exists, _tables(cursor))
     if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "REFERENCES"):
         return RefreshReferences(name, if_exists)
     if kind is ObjectKind.SOURCE and cursor.accept("REFRESH", "SCHEMA"):
-        return RefreshSchema(name, if_exists)
+        return RefreshSchema(name, if_exists, _tables(cursor))
     if kind in _ON_CLUSTERS and cursor.accept("SET", "CLUSTER"):
         return AlterSetCluster(kind, name, read_cluster_name(cursor), if_exists)
     if kind in _RETAINERS and cursor.looking_at("SET") and cursor.peek().is_symbol("("):
@@ -307,7 +307,9 @@ def _show_create(cursor: TokenCursor) -> ShowCreate | ShowCreateCluster | None:
 
 
 def _tables(cursor: TokenCursor) -> tuple[QualifiedName, ...]:
-    """Names of tables in parentheses."""
+    """Names of tables in parentheses behind TABLES, if that is next."""
+    if not cursor.accept("TABLES"):
+        return ()
     cursor.expect_symbol("(")
     found = [cursor.name("a table")]
     while cursor.accept_symbol(","):

@@ -17,7 +17,8 @@ class CreateTableFromSource:
 
     `columns` is the text between the parentheses of the declaration, for Spark's parser. `decoding`
     says how messages become rows, for sources that read messages. `text_columns` and
-    `exclude_columns` are those of a table of PostgreSQL.
+    `exclude_columns` are those of a table of PostgreSQL. `key` are the columns of the primary key
+    of a table of a changefeed, `extras` its column for what has no other.
     """
 
     name: QualifiedName
@@ -29,6 +30,8 @@ class CreateTableFromSource:
     retain_history_ms: int | None = None
     text_columns: tuple[str, ...] = ()
     exclude_columns: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+    extras: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Source: surface 4; docs/decisions 0073.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import cast
 
 from slackwater.planner.parser.kafka import read_decoding, reads_decoding, refuse_missing_columns
@@ -33,6 +34,9 @@ def read_table_from_source(
         cursor.accept_symbol("=")
         reference = cursor.name("what the source has")
         cursor.expect_symbol(")")
+    made = CreateTableFromSource(name, source, reference, columns, if_not_exists=if_not_exists)
+    if cursor.looking_at("KEY") and cursor.peek().is_symbol("("):
+        return _of_changefeed(cursor, made, retain_history)
     at = cursor.token
     decoding = read_decoding(cursor) if reads_decoding(cursor) else None
     if columns is not None and (decoding is None or decoding.value.kind not in ("JSON", "CSV")):
@@ -53,17 +57,30 @@ def read_table_from_source(
 
         known = {"RETAIN HISTORY": retain_history, _TEXTS: names, _LEFT_OUT: names}
         history = cast("int | None", read_options(cursor, known).get("RETAIN HISTORY"))
-    return CreateTableFromSource(
-        name,
-        source,
-        reference,
-        columns,
-        decoding,
-        if_not_exists,
-        history,
-        chosen.get(_TEXTS, ()),
-        chosen.get(_LEFT_OUT, ()),
+    return replace(
+        made,
+        decoding=decoding,
+        retain_history_ms=history,
+        text_columns=chosen.get(_TEXTS, ()),
+        exclude_columns=chosen.get(_LEFT_OUT, ()),
     )
+
+
+def _of_changefeed(
+    cursor: TokenCursor, made: CreateTableFromSource, retain_history: ReadValue
+) -> CreateTableFromSource:
+    """Reads the rest of a table with a key, from KEY on."""
+    at = cursor.token
+    cursor.expect("KEY")
+    key = cursor.identifiers()
+    if made.columns is None:
+        raise cursor.syntax_error("columns behind the table's name, because of KEY", at)
+    extras = cursor.identifier("a column") if cursor.accept("EXTRAS") else None
+    history = None
+    if cursor.accept("WITH"):
+        options = read_options(cursor, {"RETAIN HISTORY": retain_history})
+        history = cast("int | None", options.get("RETAIN HISTORY"))
+    return replace(made, key=key, extras=extras, retain_history_ms=history)
 
 
 def read_for_tables(cursor: TokenCursor) -> tuple[ReferencedTable, ...]:
@@ -102,6 +119,8 @@ def table_from_source_sql(made: CreateTableFromSource) -> Iterator[str]:
     yield "" if made.reference is None else f"(REFERENCE {made.reference.sql})"
     if made.decoding is not None:
         yield from decoding_sql(made.decoding)
+    yield f"KEY ({', '.join(map(quote_identifier, made.key))})" if made.key else ""
+    yield "" if made.extras is None else f"EXTRAS {quote_identifier(made.extras)}"
 
 
 def table_options_sql(made: CreateTableFromSource) -> Iterator[str]:

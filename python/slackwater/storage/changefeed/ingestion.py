@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Protocol
 
@@ -46,12 +46,17 @@ from slackwater.storage.source_time import SourceFrontier
 
 @dataclass(frozen=True, slots=True)
 class ChangefeedConfig:
-    """The description of a source. `landing` and `dead_letters` name these exports."""
+    """The description of a source. `landing` and `dead_letters` name these exports.
+
+    `tables` are by their names in the upstream; the exports of those in `later`, which the source
+    got while it ran, have other names.
+    """
 
     name: str
     tables: Mapping[str, FeedTable]
     landing: str
     dead_letters: str
+    later: Mapping[str, str] = field(default_factory=dict)
     feeds: tuple[str, ...] = ()
     lookahead: int | None = None
     is_strict: bool = False
@@ -125,26 +130,30 @@ class Inputs:
     """The inputs that an ingestion asks in each poll.
 
     `checkpoints` gives the group's state, for a lookahead or without one; `arrivals` brings what
-    lands; `dead_letters` are those that there are now, with their reasons.
+    lands; `dead_letters` are those that there are now, with their reasons. `check` raises
+    `StepSuperseded` once the source has other tables.
     """
 
     checkpoints: Callable[[int | None], GroupState]
     arrivals: Arrivals
     files: FileReader | None = None
     dead_letters: Callable[[], Sequence[tuple[ChangeRecord, str]]] = tuple
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
 class Durable:
     """The durable state from which an ingestion goes on.
 
-    `waiting` and `images` are the rows of the landing that wait, and those that are bound.
+    `waiting` and `images` are the rows of the landing that wait, and those that are bound. `begun`
+    are the exports of later tables that have begun.
     """
 
     waiting: Sequence[ChangeRecord] = ()
     images: Sequence[ChangeRecord] = ()
     frontier: SourceFrontier | None = None
     state: str | None = None
+    begun: frozenset[str] = frozenset()
 
 
 class ChangefeedIngestion:
@@ -164,6 +173,7 @@ class ChangefeedIngestion:
         self._arrivals = inputs.arrivals
         self._files = inputs.files
         self._dead_letters = inputs.dead_letters
+        self._check = inputs.check
         self._readers = {name: Reader(table) for name, table in config.tables.items()}
         self._waiting = list(durable.waiting)
         self._waiting_of = Counter(each.feed for each in durable.waiting)
@@ -177,10 +187,36 @@ class ChangefeedIngestion:
         self._feeds = {name: FeedCounters(*c) for name, c in found.get("feeds", {}).items()}
         self._read: str | None = found.get("read")
         self._dead = self._slots(letter for letter, _ in inputs.dead_letters())
+        self._joining = {
+            topic: export for topic, export in config.later.items() if export not in durable.begun
+        }
+        self._emptied: list[tuple[ChangeRecord, int]] = []
+        self._forget_rows()
         self._last: _Poll | None = None
         self._look(self._lower)
 
+    def _forget_rows(self) -> None:
+        """Forgets the rows of keys of tables that are gone, and of those that have not begun.
+
+        A table of before may have had its name. A deletion takes their place, which the landing
+        keeps where it keeps those of others.
+        """
+        for slot, image in list(self._images.items()):
+            if slot[0] in self._readers and slot[0] not in self._joining:
+                continue
+            deletion = replace(image, after=None)
+            is_kept = self._keeps(slot, deletion, self._dead)
+            if is_kept and deletion == image:
+                continue
+            self._emptied.append((image, -1))
+            if is_kept:
+                self._emptied.append((deletion, 1))
+                self._images[slot] = deletion
+            else:
+                del self._images[slot]
+
     def poll(self, now_ms: int) -> IngestionStep | None:
+        self._check()
         read = None if self._files is None else self._files.read(self._read)
         # First what was resolved, then what had landed before that.
         whole = self._checkpoints(None)
@@ -195,7 +231,7 @@ class ChangefeedIngestion:
         admitted = frozenset(self._feeds)
         found = admission(whole, window, admitted, self._config.feeds, self._lower)
         self._look(found.upper)
-        is_new = found.upper > self._lower or bool(found.joining)
+        is_new = found.upper > self._lower or bool(found.joining or self._joining or self._emptied)
         replay_requests = self._arrivals.replay_requests()
         if not is_new and not fresh and not replay_requests and self._state is not None:
             return None
@@ -231,6 +267,7 @@ class ChangefeedIngestion:
         self._read = done.read
         self._lower = step.frontier.positions[0].offset
         self._state = step.state
+        self._joining, self._emptied = {}, []
         self._look(self._lower)
         if done.replay_requests:
             tried = {change for change, _ in done.again}
@@ -309,7 +346,8 @@ class ChangefeedIngestion:
     def _step(self, upper: int, poll: _Poll, size_bytes: int) -> IngestionStep:
         bound = poll.bound
         updates: dict[str, pa.Table] = {
-            topic: self._readers[topic].updates(found) for topic, found in bound.changes.items()
+            self._config.later.get(topic, topic): self._readers[topic].updates(found)
+            for topic, found in bound.changes.items()
         }
         landing = self._landing(poll)
         if landing:
@@ -331,6 +369,7 @@ class ChangefeedIngestion:
                 updates_staged=staged,
                 rows_skipped=len(bound.dead) + sum(bound.late.values()),
                 snapshot_committed=upper > MINIMUM,
+                begun=tuple(self._joining.values()),
             ),
             checkpoints=Range(ZERO, time_at(upper)) if upper > MINIMUM else None,
         )
@@ -339,6 +378,7 @@ class ChangefeedIngestion:
         """The updates of the landing. Changes of a file are there only if they have to wait."""
         bound = poll.bound
         new = {id(each) for each in poll.fresh}
+        emptied = [(each, True, diff) for each, diff in self._emptied]
         changes = [(each, False, -1) for each in bound.taken if id(each) not in new]
         changes += [(each, False, 1) for each in bound.left if id(each) in new]
         changes += [(each, True, -1) for each in bound.replaced]
@@ -348,7 +388,7 @@ class ChangefeedIngestion:
             for slot, each in bound.images.items()
             if self._keeps(slot, each, poll.dead)
         ]
-        return changes
+        return [*emptied, *changes]
 
 
 def _size(change: ChangeRecord) -> int:

@@ -92,6 +92,10 @@ class TopicTables(Protocol):
         """
         ...
 
+    def letters(self, name: str) -> str | None:
+        """The export of a table's dead letters; None: it has none, or was dropped meanwhile."""
+        ...
+
     def upstream(self, name: str) -> Upstream:
         """The topic for what copies messages for the table."""
         ...
@@ -124,8 +128,10 @@ class KafkaIngestion:
         self._upstream = upstream
         self._tables = tables
         self._exports: dict[str, Envelope] = {}
+        self._letters: dict[str, str | None] = {}
         if envelope is not None and config.export is not None:
             self._exports[config.export] = envelope
+            self._letters[config.export] = config.dead_letters
         self._begun = frozenset[str]() if tables is None else tables.begun
         self._joined: list[str] = []
         self._copies: dict[str, Copy] = {}
@@ -241,6 +247,7 @@ class KafkaIngestion:
             envelope = self._tables.envelope(name)
             if envelope is None:
                 continue
+            self._letters[name] = self._tables.letters(name)
             if name in self._begun:
                 self._exports[name] = envelope
             elif self._frontier is None and self._snapshot_ends is None:
@@ -483,8 +490,13 @@ class KafkaIngestion:
         for name, each in changes.items():
             if each.rows is not None:
                 updates[name] = each.rows
-            if each.letters is not None and self._config.dead_letters is not None:
-                updates[self._config.dead_letters] = each.letters
+            into = self._letters[name]
+            if into is not None and each.letters is not None:
+                # A new table has none of what is before the frontier.
+                is_new = name in self._joined
+                letters = each.letters if is_new else _behind(each.letters, self._frontier)
+                if letters.num_rows:
+                    updates[into] = letters
         errors = {
             name: error_rows(list(each.errors)) for name, each in changes.items() if each.errors
         }
@@ -506,11 +518,16 @@ class KafkaIngestion:
                 snapshot_committed=True,
                 snapshot_records_known=snapshot,
                 snapshot_records_staged=snapshot,
-                begun=tuple(self._joined),
+                begun=self._begins(),
             ),
             errors=errors,
         )
         return self._pending
+
+    def _begins(self) -> tuple[str, ...]:
+        """The exports that begin with the next step: tables, and the dead letters of these."""
+        letters = (self._letters[name] for name in self._joined)
+        return (*self._joined, *(each for each in letters if each is not None))
 
     def _status(self, changes: Mapping[str, Changes]) -> SourceStatus:
         """The status once the step is committed: an error in the contents counts as stalled.
@@ -525,6 +542,18 @@ class KafkaIngestion:
             "SLACKWATER_SOURCE_BAD_MESSAGE", objectName=self._config.name, cause=held
         )
         return SourceStatus("stalled", str(error), {"condition": error.condition})
+
+
+def _behind(letters: pa.Table, frontier: SourceFrontier | None) -> pa.Table:
+    """The dead letters that are not before a frontier.
+
+    Those before it are there already, and may have been read again.
+    """
+    if frontier is None:
+        return letters
+    read = _positions(frontier)
+    places = zip(letters["partition"].to_pylist(), letters["offset"].to_pylist(), strict=True)
+    return letters.filter(pa.array([at >= read.get(each, 0) for each, at in places]))
 
 
 def _positions(frontier: SourceFrontier) -> dict[int, int]:
