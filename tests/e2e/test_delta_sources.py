@@ -121,6 +121,7 @@ def test_a_source_begins_where_it_is_told_and_goes_on_after_resnapshot(workplace
     place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}', START VERSION 1) {INTERVAL}")
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM s")
     has(place, "v", [(3,)])
+    place.sql(f"CREATE SOURCE wide FROM DELTA (PATH '{path}') {INTERVAL}")
     # A column that comes is left out, and told.
     more = rows_of(["3"], [3]).append_column("more", pa.array(["x"]))
     write_deltalake(str(path), more, mode="append", schema_mode="merge")
@@ -129,10 +130,25 @@ def test_a_source_begins_where_it_is_told_and_goes_on_after_resnapshot(workplace
         "SELECT details FROM slackwater.mz_internal.mz_source_statuses WHERE name = 's'"
     )
     assert "more" in told
+    place.sql("ALTER SOURCE wide REFRESH SCHEMA")
+    assert sorted(map(tuple, place.rows("SELECT * FROM wide"))) == [
+        ("0", 0, None),
+        ("1", 1, None),
+        ("2", 2, None),
+        ("3", 3, "x"),
+    ]
+    place.sql("ALTER SOURCE wide REFRESH SCHEMA")
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    with pytest.raises(SqlError, match="SLACKWATER_UNSUPPORTED"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA TABLES (s)")
     # One that goes is an error of what is read.
     other = pa.table({"item": ["x"]})
     write_deltalake(str(path), other, mode="overwrite", schema_mode="overwrite")
     stalls(place, "s", "SLACKWATER_SOURCE_TABLE_CHANGED", "its column amount is gone")
+    with pytest.raises(SqlError, match=r"SLACKWATER_COLUMN_MISMATCH.*its column amount is gone"):
+        place.sql("ALTER SOURCE wide REFRESH SCHEMA")
+    place.sql("DROP SOURCE wide")
     with pytest.raises(SqlError, match="SLACKWATER_SOURCE_ERROR"):
         place.sql("SELECT * FROM s")
     place.sql("ALTER SOURCE s RESNAPSHOT")

@@ -140,3 +140,7 @@ def test_a_source_goes_on_after_resnapshot(workplace, lake):
     lake.table("t").delete("item = 'c'")
     place.sql("ALTER SOURCE s RESNAPSHOT")
     assert view(place, "s") == [row[:2] for row in lake.rows("t")]
+    lake.table("t").append(sales(("h", 8)).append_column("later", pa.array(["y"])))
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    assert ("h", 8, "y") in view(place, "s")
+    assert view(place, "s") == lake.rows("t")

@@ -51,6 +51,8 @@ from slackwater.storage.ingestion import IngestionRunner, Resnapshot
 from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.ingestion import KafkaIngestion
 from slackwater.storage.lake.ingestion import LakeIngestion
+from slackwater.storage.lake.source_columns import source_columns as lake_columns
+from slackwater.storage.lake.source_columns import widened
 
 T = TypeVar("T")
 
@@ -94,10 +96,7 @@ class TopicDefinitions:
                 self._publication_again(execution, source, statement.tables)
             case LakeDetails():
                 if statement.tables:
-                    raise unsupported(
-                        "RESNAPSHOT TABLES of a source of one table",
-                        advice="Without TABLES it reads its table again.",
-                    )
+                    raise _of_one_table("RESNAPSHOT")
                 self._again(execution, source, self.lakes.running, LakeIngestion.resnapshot)
             case KafkaDetails(config=KafkaSettings(decoding=None)):
                 tables = self._keyed_tables(execution, source, statement.tables)
@@ -115,21 +114,65 @@ class TopicDefinitions:
                 raise _no_topic(source)
 
     def refresh_schema(self, execution: Execution, statement: RefreshSchema) -> None:
+        """Lets a source, or tables of it, have the columns that there are upstream by now.
+
+        Raises SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_COLUMN_MISMATCH,
+        SLACKWATER_DEPENDENT_OBJECTS, what `SchemaPlanner.latest` raises, and what the table of a
+        lake raises.
+        """
+        source = self._named(execution, statement)
+        if source is None:
+            return
+        match source.details:
+            case KafkaDetails():
+                self._topic_refreshed(execution, source, statement.tables)
+            case LakeDetails() if statement.tables:
+                raise _of_one_table("REFRESH SCHEMA")
+            case LakeDetails():
+                self._table_refreshed(execution, source)
+            case _:
+                raise _no_topic(source)
+
+    def _table_refreshed(self, execution: Execution, source: CatalogItem) -> None:
+        """Lets a source have the columns that the table of a lake has by now, and reads its last
+        version again: returns when the difference is durable."""
+        details = source.of(LakeDetails)
+        with self.lakes.looked_at(
+            source.full_name, details.config.place, details.connection
+        ) as table:
+            now = table.columns(table.newest())
+        with self.changes.defining(execution.cancellation):
+            item = self.changes.state.item(source.id)
+            details = item.of(LakeDetails)
+            columns = widened(details.config.columns, now, item.full_name)
+            if columns == details.config.columns:
+                return
+            before = item.stored.desc
+            added = lake_columns(columns, item.full_name).columns[len(before.columns) :]
+            refuse_refreshed_columns(item, self.changes.state)
+            altered = replace(details, config=replace(details.config, columns=columns))
+            self.changes.commit(
+                self.changes.with_columns(
+                    item,
+                    RelationDesc((*before.columns, *added)),
+                    AlterItem(item.id, details=altered),
+                ),
+                execution.user,
+            )
+        self._again(execution, source, self.lakes.running, LakeIngestion.resnapshot)
+
+    def _topic_refreshed(
+        self, execution: Execution, source: CatalogItem, tables: Sequence[QualifiedName]
+    ) -> None:
         """Lets a source, or tables of it, read values in the latest schema of their subject.
 
         Columns that the schema has more are NULL in the rows that are there. Of several tables all
-        change, or none. Returns when nothing is read in the schema before any more. Raises
-        SLACKWATER_WRONG_KIND, SLACKWATER_UNSUPPORTED, SLACKWATER_COLUMN_MISMATCH,
-        SLACKWATER_DEPENDENT_OBJECTS, and what `SchemaPlanner.latest` raises.
+        change, or none. Returns when nothing is read in the schema before any more.
         """
-        found = self._source(execution, statement)
-        if found is None:
-            return
-        source = found[0]
         topic = source.of(KafkaDetails).config.topic
         latest = {
             each.id: self._latest(topic, each)
-            for each in self._refreshable(execution, source, statement.tables)
+            for each in self._refreshable(execution, source, tables)
         }
         with self.changes.defining(execution.cancellation):
             running = self.kafka.running.get(source.id)
@@ -278,7 +321,7 @@ class TopicDefinitions:
         return None if named is None else self.changes.state.get(*named, ItemKind.SOURCE)
 
     def _source(
-        self, execution: Execution, statement: SkipLost | ResnapshotSource | RefreshSchema
+        self, execution: Execution, statement: SkipLost
     ) -> tuple[CatalogItem, KafkaIngestion | None] | None:
         """The source that reads a topic, and its ingestion if it runs; None: it need not exist."""
         source = self._named(execution, statement)
@@ -295,6 +338,13 @@ def _no_topic(source: CatalogItem) -> SlackwaterError:
         objectName=source.full_name,
         actualKind="source of another kind",
         expectedKind="source FROM KAFKA",
+    )
+
+
+def _of_one_table(action: str) -> SlackwaterError:
+    return unsupported(
+        f"{action} TABLES of a source of one table",
+        advice=f"ALTER SOURCE ... {action} is about its table.",
     )
 
 

@@ -31,8 +31,8 @@ from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN
-from slackwater.storage.ingestion import Reached, Resumed
-from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace
+from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
+from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSourceConfig
 from slackwater.storage.lake.history import TableColumn, TableHistory
 from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig
 from slackwater.storage.pieces import StagedRows
@@ -85,9 +85,15 @@ class LakeSources:
             ),
             _Collection(self.relations, item.id),
             reached.state,
+            lambda: self._check(item.id, config),
         )
         self.running[item.id] = ingestion
         return Resumed(ingestion, reached, ingestion.close)
+
+    def _check(self, source: GlobalId, config: LakeSourceConfig) -> None:
+        """Raises `StepSuperseded` when the source is not declared like that any more."""
+        if self.relations.item(source).of(LakeDetails).config != config:
+            raise StepSuperseded(source, 0, 0)
 
     def _opened(
         self,

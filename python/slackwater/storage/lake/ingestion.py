@@ -4,13 +4,17 @@ The first step is the contents of one version, in one commit. Each later step ta
 after it, whole and in their order, several small ones together: so the collection has at each time
 what the table has in one version.
 
-**State.** The version that was read, and what has become of the table's columns since the source
-was created. The frontier counts versions, from 0: that before version n was read is offset n.
+**State.** The version that was read, in which columns, and what has become of the table's columns
+since the source was created. The frontier counts versions, from 0: that before version n was read
+is offset n.
 
 **What may pass and what not.** A table that cannot be reached is asked again. A version or a file
 that is gone, and a table that is another one, stop the source: what it has stays as it is, until
 RESNAPSHOT reads the last version and commits the difference. So does a table whose columns do not
 fit any more, which is an error of the contents: nobody can read them.
+
+**More columns.** A source that has got columns reads the last version again, as for RESNAPSHOT,
+before anything else.
 
 Source: spec controllers 5.1 to 5.5; docs/decisions 0079.
 """
@@ -18,7 +22,7 @@ Source: spec controllers 5.1 to 5.5; docs/decisions 0079.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -93,12 +97,14 @@ class LakeUpstream(Protocol):
 class LakeState:
     """The durable state: the version that was read, and what is wrong with those after it.
 
-    `offset` is that of the frontier. `ignored` are columns that the table got later, `broken` the
-    reason why nothing of it is read any more.
+    `offset` is that of the frontier. `columns` are those that the contents have, by their
+    identities, `ignored` such that the table got later, by their names, and `broken` is the reason
+    why nothing of it is read any more.
     """
 
     at: TableVersion
     offset: int
+    columns: tuple[str, ...]
     ignored: tuple[str, ...] = ()
     broken: str | None = None
 
@@ -109,7 +115,11 @@ class LakeState:
     def from_json(state: str) -> LakeState:
         found = json.loads(state)
         return LakeState(
-            TableVersion(**found["at"]), found["offset"], tuple(found["ignored"]), found["broken"]
+            TableVersion(**found["at"]),
+            found["offset"],
+            tuple(found["columns"]),
+            tuple(found["ignored"]),
+            found["broken"],
         )
 
 
@@ -144,12 +154,16 @@ class LakeIngestion:
         upstream: LakeUpstream,
         collection: SourceCollection,
         state: str | None,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
-        """`state` None: nothing was read."""
+        """`state` None: nothing was read. `check` raises `StepSuperseded` once the source is
+        another one: this ingestion reads nothing more then."""
         self._config = config
         self._upstream = upstream
         self._collection = collection
         self._state = None if state is None else LakeState.from_json(state)
+        self._columns = tuple(each.identity for each in config.columns)
+        self._check = check
         self._work: _Work | None = None
         self._read = _Read()
         self._pending: IngestionStep | None = None
@@ -167,6 +181,7 @@ class LakeIngestion:
         return asked
 
     def poll(self, now_ms: int) -> IngestionStep | IngestionProgress | None:
+        self._check()
         if self._pending is not None:
             return self._pending
         try:
@@ -207,7 +222,7 @@ class LakeIngestion:
         del self._wanted[: len(asked)]
         if state is None:
             return self._first(None if asked else self._config.start)
-        if asked:
+        if asked or state.columns != self._columns:
             return self._again(state)
         if state.broken is not None:
             return self._stopped(state)
@@ -243,7 +258,9 @@ class LakeIngestion:
     def _arrived(self, history: TableHistory, version: TableVersion, offset: int) -> LakeState:
         columns = history.columns(version)
         broken = difference(self._config.columns, columns)
-        return LakeState(version, offset, added(self._config.columns, columns), broken)
+        return LakeState(
+            version, offset, self._columns, added(self._config.columns, columns), broken
+        )
 
     def _contents(
         self, history: TableHistory, version: TableVersion, rows: StepRows
@@ -282,7 +299,8 @@ class LakeIngestion:
             yield from self._version(each, deleted, rows)
             taken_bytes += each.size_bytes
             offset = state.offset + each.version.number - state.at.number
-            state = LakeState(each.version, offset, added(self._config.columns, each.columns))
+            ignored = added(self._config.columns, each.columns)
+            state = replace(state, at=each.version, offset=offset, ignored=ignored)
         if state is before and self._reported is not None:
             return None
         return self._step(state, rows, newest=state.at.number if newest is None else newest)

@@ -74,6 +74,20 @@ def added(before: Sequence[TableColumn], now: Sequence[TableColumn]) -> tuple[st
     return tuple(each.name for each in now if each.identity not in known)
 
 
+def widened(
+    before: Sequence[TableColumn], now: Sequence[TableColumn], object_name: str
+) -> tuple[TableColumn, ...]:
+    """The columns that a table had before, and those behind them that it got since.
+
+    Raises SLACKWATER_COLUMN_MISMATCH for a table that cannot be read in those that it had.
+    """
+    reason = difference(before, now)
+    if reason is not None:
+        raise _mismatch(object_name, f"of the table {reason}")
+    known = {each.identity for each in before}
+    return (*before, *(each for each in now if each.identity not in known))
+
+
 def _column(column: TableColumn) -> Column:
     metadata = json.loads(column.metadata_json)
     kept = {key: metadata[key] for key in _KEPT if key in metadata}
