@@ -518,7 +518,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     )
     tunnels = Tunnels()
     keys = TunnelKeys(persist.transactions)
-    connections = Connections(lambda: relations.state, secrets, keys, tunnels)
+    connections = Connections(lambda: relations.state, secrets, keys, tunnels, given.clock)
     environment = persist.transactions.query(lambda conn: environment_name(conn, given.location))
     kafka = KafkaSources(relations, connections, environment, {})
     reading: dict[GlobalId, PostgresIngestion] = {}

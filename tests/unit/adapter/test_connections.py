@@ -12,6 +12,7 @@ from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.ddl.connections import altered_details
+from slackwater.adapter.external.aws import RENEWED_MS, ROLE_S
 from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.secrets import Secrets
@@ -56,10 +57,10 @@ def place(env, trials):
     opened.close()
 
 
-def connections(place):
+def connections(place, clock_ms=lambda: 0):
     transactions = place.env.persist.transactions
     secrets, keys = Secrets(transactions), TunnelKeys(transactions)
-    return Connections(lambda: place.env.state, secrets, keys, Tunnels())
+    return Connections(lambda: place.env.state, secrets, keys, Tunnels(), clock_ms)
 
 
 def refused(place, statement):
@@ -474,3 +475,20 @@ def test_the_first_key_of_a_server_is_kept(place):
     place.sql("DROP CONNECTION t")
     assert before.keep("ssh-ed25519 c") == "ssh-ed25519 c"
     assert kept_values(place) == []
+
+
+def test_an_access_with_a_role_has_another_version_before_its_keys_expire(place):
+    now = [1_000 * RENEWED_MS]
+    opened = connections(place, lambda: now[0])
+    role = "ASSUME ROLE ARN 'arn:aws:iam::123456789012:role/r'"
+    place.sql(f"CREATE CONNECTION r TO AWS ({role}, ASSUME ROLE SESSION NAME 's')")
+    place.sql("CREATE CONNECTION a TO AWS")
+    named, plain = place.item("r").id, place.item("a").id
+    first = opened.version(named)
+    assert (opened.aws(named).role_session, opened.aws(named).version) == ("s", first)
+    now[0] += RENEWED_MS - 1
+    assert opened.version(named) == first
+    now[0] += 1
+    assert opened.version(named) != first
+    assert opened.version(plain) == "0"
+    assert 2 * RENEWED_MS <= 1000 * ROLE_S

@@ -8,6 +8,7 @@ from functools import partial
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.external.aws import RENEWED_MS
 from slackwater.adapter.external.trials.steps import Target
 from slackwater.adapter.external.trials.validation import Access
 from slackwater.adapter.external.tunnels import SshTunnel, Tunnels
@@ -69,11 +70,13 @@ class Connections:
         secrets: Secrets,
         keys: TunnelKeys,
         tunnels: Tunnels,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._state = state
         self._secrets = secrets
         self._keys = keys
         self._tunnels = tunnels
+        self._clock_ms = clock_ms
 
     def kafka(self, connection: GlobalId) -> KafkaAccess:
         """The way into the Kafka cluster of that connection."""
@@ -257,12 +260,14 @@ class Connections:
         hidden = [values[each.name] for each in details.settings if each.secret is not None]
         return _Opened(values, tuple(hidden), version)
 
-    @classmethod
-    def _version(cls, state: CatalogState, details: ConnectionDetails) -> str:
+    def _version(self, state: CatalogState, details: ConnectionDetails) -> str:
         used = [f"{each}@{version_of(state.item(each))}" for each in details.secrets]
         if details.tunnel is not None:
             tunnel = state.item(details.tunnel).of(ConnectionDetails)
-            used.append(f"{details.tunnel}@({cls._version(state, tunnel)})")
+            used.append(f"{details.tunnel}@({self._version(state, tunnel)})")
+        if details.texts("ASSUME ROLE ARN"):
+            # Who notices connects anew, before the keys of the role expire.
+            used.append(f"role@{self._clock_ms() // RENEWED_MS}")
         return " ".join((str(details.version), *used))
 
     def _value(self, state: CatalogState, setting: ConnectionSetting) -> str:
