@@ -108,6 +108,9 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_secrets": "The names of secrets; nothing shows their values.",
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
+    "mz_ssh_tunnel_connections": (
+        "The public keys of SSH tunnels: the servers of tunnels let in who has one of them."
+    ),
     "mz_source_references": (
         "What sources with several tables have, and when they were asked: CREATE TABLE ... FROM"
         " SOURCE makes a table of it. `columns` are there if they are known before."

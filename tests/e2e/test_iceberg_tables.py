@@ -534,3 +534,24 @@ def test_tables_in_s3(tmp_path, s3):
     assert table.load() == at(10)
     found = by_library(access, table, aws).metadata
     assert found.current_snapshot().manifest_list.startswith(warehouse)
+
+
+def test_tables_in_s3_in_a_role(tmp_path, s3, port):
+    own = AwsAccess("us-east-1", s3.endpoint, "access-of-the-tests", "secret-of-the-tests")
+    aws = replace(own, role="arn:aws:iam::123456789012:role/r")
+    warehouse = f"s3://{s3.new_bucket()}/w"
+    access = IcebergAccess("sql", f"sqlite:///{tmp_path}/catalog.db", warehouse)
+    table = made(access, key=["k"], aws=aws)
+    table.commit(changes([(1, "a")], [1]), at(10))
+    assert table.load() == at(10)
+    # Files are written with temporary keys, and each opening asks for new ones.
+    properties = table.table._table.io.properties
+    assert properties["s3.access-key-id"].startswith("ASIA")
+    assert "s3.role-arn" not in properties
+    again = table.target.opened()
+    assert again.load() == at(10)
+    assert again._table.io.properties["s3.access-key-id"] != properties["s3.access-key-id"]
+    elsewhere = replace(aws, endpoint=f"http://127.0.0.1:{port}")
+    with pytest.raises(SlackwaterError, match="role/r is not given") as refused:
+        a_target(access, COLUMNS, aws=elsewhere).ensure()
+    assert refused.value.condition == "SLACKWATER_SINK_UNREACHABLE"

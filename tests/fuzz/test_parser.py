@@ -22,6 +22,7 @@ from slackwater.planner.parser.connection_statements import (
     AlterConnection,
     ConnectionOption,
     CreateConnection,
+    RotateKeys,
     ValidateConnection,
 )
 from slackwater.planner.parser.kafka_sink import (
@@ -368,7 +369,9 @@ refreshes = st.one_of(
     st.builds(s.RefreshEach, spans, st.none() | moments),
 )
 isolations = st.sampled_from([None, "serializable", "read committed"])
-secrets = {option: names for option, form in FORMS.items() if form is Form.SECRET}
+secrets = {
+    option: names for option, form in FORMS.items() if form in (Form.SECRET, Form.CONNECTION)
+}
 free_texts = {
     option: st.tuples(texts)
     for option, form in FORMS.items()
@@ -381,6 +384,7 @@ places = {
     "HOST": st.just(("h",)),
     "URL": st.sampled_from([("https://r",), ("https://r:1/a",), ("postgresql://u@h:1/d",)]),
     "ENDPOINT": st.just(("http://e",)),
+    "HOST KEY": st.just(("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgW comment",)),
 }
 options = st.sampled_from(sorted({**secrets, **free_texts, **words, **numbers, **places}))
 given_options = st.lists(
@@ -419,6 +423,25 @@ connected = (
     | st.builds(
         CreateConnection,
         names,
+        st.just("SSH TUNNEL"),
+        st.tuples(
+            places["HOST"].map(lambda host: ConnectionOption("HOST", host)),
+            st.builds(ConnectionOption, st.just("USER"), st.tuples(texts) | names),
+            places["HOST KEY"].map(lambda key: ConnectionOption("HOST KEY", key)),
+        ),
+    )
+    | st.builds(
+        CreateConnection,
+        names,
+        st.just("CONFLUENT SCHEMA REGISTRY"),
+        st.tuples(
+            st.just(ConnectionOption("URL", ("https://r:1/a",))),
+            st.builds(ConnectionOption, st.just("SSH TUNNEL"), names),
+        ),
+    )
+    | st.builds(
+        CreateConnection,
+        names,
         st.just("ICEBERG CATALOG"),
         st.tuples(
             st.just(ConnectionOption("CATALOG TYPE", ("rest",))),
@@ -438,6 +461,7 @@ statements = st.one_of(
     connected,
     altered,
     st.builds(ValidateConnection, names),
+    st.builds(RotateKeys, names, st.booleans()),
     st.builds(SkipLost, names, st.booleans()),
     st.builds(RefreshReferences, names, st.booleans()),
     st.builds(

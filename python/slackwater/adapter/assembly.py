@@ -62,6 +62,7 @@ from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.external.trials.validation import validate
+from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health
@@ -87,6 +88,7 @@ from slackwater.adapter.sources.slots import SlotRemovals
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.sources.sources import Sources
+from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
 from slackwater.adapter.system.notices import stalled, unindexed
@@ -176,6 +178,7 @@ class _Connectors:
 
     secrets: Secrets
     connections: Connections
+    tunnels: Tunnels
     kafka: KafkaSources
     postgres: PostgresSources
     lakes: LakeSources
@@ -267,6 +270,7 @@ def open_coordinator(given: Given) -> Coordinator:
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
             postgres=connectors.postgres,
+            tunnels=connectors.tunnels,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
             changefeed_sources=connectors.changefeed_sources,
@@ -322,6 +326,7 @@ def _changes(base: _Base, connectors: _Connectors, implications: Implications) -
     on_drop = {
         ItemKind.SOURCE: forget_source,
         ItemKind.SECRET: connectors.secrets.forget,
+        ItemKind.CONNECTION: TunnelKeys.forget,
     }
     relations = base.relations
     return Changes(relations.catalog, relations.persist, base.timeline, implications, on_drop)
@@ -511,7 +516,9 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     changefeed_sources = ChangefeedSources(
         relations, changefeeds, base.committer, checkpoints, metrics
     )
-    connections = Connections(lambda: relations.state, secrets)
+    tunnels = Tunnels()
+    keys = TunnelKeys(persist.transactions)
+    connections = Connections(lambda: relations.state, secrets, keys, tunnels, given.clock)
     environment = persist.transactions.query(lambda conn: environment_name(conn, given.location))
     kafka = KafkaSources(relations, connections, environment, {})
     reading: dict[GlobalId, PostgresIngestion] = {}
@@ -523,6 +530,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     return _Connectors(
         secrets=secrets,
         connections=connections,
+        tunnels=tunnels,
         kafka=kafka,
         postgres=postgres,
         lakes=lakes,

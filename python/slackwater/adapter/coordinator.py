@@ -18,6 +18,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.schedules import ClusterSchedules
+from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
@@ -64,6 +65,7 @@ class Parts:
     compute: Compute
     ingestion: IngestionRunner
     postgres: PostgresSources
+    tunnels: Tunnels
     webhooks: Webhooks
     changefeeds: Changefeeds
     changefeed_sources: ChangefeedSources
@@ -123,6 +125,7 @@ class Coordinator:
         self.parts.ingestion.close()
         self.parts.postgres.close()
         self.parts.sinks.close()
+        self.parts.tunnels.close()
         self.parts.compute.close()
         self.parts.committer.stop()
 

@@ -6,9 +6,10 @@ None of them shows a value: not in its representation, and not in a message that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 HIDDEN = "<redacted>"
 _LINE = 8
@@ -38,6 +39,54 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
+class SshAccess:
+    """A server of SSH by the `name` of its connection, whose id is `connection`.
+
+    `host_key` is the one that it has to show: what the connection says, else the one that was seen
+    first; None: none was seen yet. `keep` keeps the one that is seen now, and answers what is kept.
+    `keys` are private ones in the form of OpenSSH, of which the server knows one.
+    """
+
+    connection: str
+    name: str
+    host: str
+    port: int
+    user: str
+    host_key: str | None
+    is_pinned: bool
+    keys: tuple[str, ...] = field(repr=False)
+    keep: Callable[[str], str] = field(repr=False, compare=False)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    version: str = ""
+
+    def scrubbed(self, message: str) -> str:
+        """The message without values of secrets."""
+        return scrubbed(message, self.secrets)
+
+
+class Forwarded(Protocol):
+    """A port of 127.0.0.1, from which connections go through a tunnel as long as it is open."""
+
+    @property
+    def port(self) -> int: ...
+
+    def check(self, seconds: float) -> None:
+        """Waits until the first of them has reached the other side. Raises what went wrong."""
+
+    @property
+    def failure(self) -> Exception | None:
+        """The reason why the other side was not reached; None: it was, or nobody tried."""
+
+
+class Tunnel(Protocol):
+    """A way through another host. What was connected stays so when the port is closed."""
+
+    def forwarded(
+        self, host: str, port: int, seconds: float
+    ) -> AbstractContextManager[Forwarded]: ...
+
+
+@dataclass(frozen=True, slots=True)
 class RegistryAccess:
     """A schema registry. `version` is another one after each change of it or of its secrets."""
 
@@ -47,6 +96,7 @@ class RegistryAccess:
     password: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     version: str = ""
+    tunnel: Tunnel | None = None
 
     def scrubbed(self, message: str) -> str:
         """The message without values of secrets."""
@@ -69,6 +119,7 @@ class PostgresAccess:
     password: str | None = field(default=None, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
     version: str = ""
+    tunnel: Tunnel | None = None
 
     def scrubbed(self, message: str) -> str:
         """The message without values of secrets."""

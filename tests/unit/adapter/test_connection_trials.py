@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.server.ingress import held_port
 from tests.support.waiting import wait_until
 
 from slackwater.adapter.external import libraries
+from slackwater.adapter.external.aws import RoleRefused, in_role
 from slackwater.adapter.external.files import certificate_files
 from slackwater.adapter.external.trials import aws, iceberg, kafka, postgres, reaching, registry
 from slackwater.adapter.external.trials.kafka import ClientError
@@ -309,6 +311,11 @@ def test_a_database_without_tls(answer, reason):
         assert failure(postgres.validate, access, LONG) == ("TLS", reason)
 
 
+ERROR = b"<Error><Code>AccessDenied</Code><Message>not you</Message></Error>"
+BODY = b"<ErrorResponse>" + ERROR + b"</ErrorResponse>"
+DENIED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+
 def test_aws(s3, port):
     access = AwsAccess("us-east-1", s3.endpoint, "k", "s")
     aws.validate(access, LONG)
@@ -316,14 +323,33 @@ def test_aws(s3, port):
     aws.validate(role, LONG)
     closed = AwsAccess(None, f"http://127.0.0.1:{port}", "k", "s")
     assert failure(aws.validate, closed, LONG)[0] == "TCP"
-    error = b"<Error><Code>AccessDenied</Code><Message>not you</Message></Error>"
-    denied = b"<ErrorResponse>" + error + b"</ErrorResponse>"
-    answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: %d\r\n\r\n" % len(denied) + denied
-    with listening(saying(answer)) as other:
+    with listening(saying(DENIED)) as other:
         refused = AwsAccess(None, f"http://127.0.0.1:{other}", "k", "s")
         found = failure(aws.validate, refused, LONG)
         assert found == ("permission", "AccessDenied: not you")
     assert aws.step_of("InvalidClientTokenId") == "login"
+
+
+ROLE = "arn:aws:iam::123456789012:role/r"
+
+
+def test_keys_of_a_role(s3, port):
+    own = AwsAccess("us-east-1", s3.endpoint, "k", "hunter2", secrets=("hunter2",))
+    assert in_role(own) is own
+    found = in_role(replace(own, role=ROLE, role_session="mine"))
+    assert (found.role, found.role_session, found.endpoint) == (None, None, s3.endpoint)
+    assert found.access_key_id.startswith("ASIA")
+    assert found.session_token
+    assert "hunter2" not in (found.secret_access_key, found.session_token)
+    for hidden in ("hunter2", found.secret_access_key, found.session_token):
+        assert hidden not in found.scrubbed(f"say {hidden}")
+    with pytest.raises(RoleRefused, match="role/r is not given: Could not connect"):
+        in_role(AwsAccess(None, f"http://127.0.0.1:{port}", "k", "s", role=ROLE))
+    with listening(saying(DENIED)) as other:
+        refused = AwsAccess(None, f"http://127.0.0.1:{other}", "k", "s", role=ROLE)
+        with pytest.raises(RoleRefused, match="not you"):
+            in_role(refused)
+        assert failure(aws.validate, refused, LONG) == ("permission", "AccessDenied: not you")
 
 
 def catalog(kind, url, **more):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncssh
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.adapter.calls import calls_of
@@ -10,8 +12,12 @@ from tests.support.adapter.coordination import Place
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.ddl.connections import altered_details
+from slackwater.adapter.external.aws import RENEWED_MS, ROLE_S
+from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.secrets import Secrets
+from slackwater.adapter.sources.tunnel_keys import TunnelKeys
+from slackwater.persist.tables import secrets as secret_values
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.connection_options import FORMS, KINDS, WORDS, Form
 from slackwater.planner.parser.connection_statements import ConnectionOption, CreateConnection
@@ -51,8 +57,10 @@ def place(env, trials):
     opened.close()
 
 
-def connections(place):
-    return Connections(lambda: place.env.state, Secrets(place.env.persist.transactions))
+def connections(place, clock_ms=lambda: 0):
+    transactions = place.env.persist.transactions
+    secrets, keys = Secrets(transactions), TunnelKeys(transactions)
+    return Connections(lambda: place.env.state, secrets, keys, Tunnels(), clock_ms)
 
 
 def refused(place, statement):
@@ -280,12 +288,14 @@ def test_changes_are_in_the_audit(place):
     assert [event.event_type for event in events] == ["create", "alter", "drop"]
 
 
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgWLJu0RC8eIxvsEtwcMmb0UQ6g6HNXDmQw2XTPjqMd"
 TEXTS = {
     "BROKERS": ("h:1", "i"),
     "PORT": ("1",),
     "ENDPOINT": ("https://h",),
     "WAREHOUSE": ("s3://b",),
     "PROGRESS TOPIC REPLICATION FACTOR": ("3",),
+    "HOST KEY": (HOST_KEY,),
 }
 CHOICES = {option: [(word,) for word in words] for option, words in WORDS.items()} | {
     "URL": [("http://h",), ("postgresql://u@h/d",), ("sqlite:////f",)]
@@ -294,6 +304,8 @@ SECRET_ID = user_id(9)
 values = {
     option: st.just(ConnectionSetting(option, secret=SECRET_ID))
     if form is Form.SECRET
+    else st.just(ConnectionSetting(option, connection=SECRET_ID))
+    if form is Form.CONNECTION
     else st.sampled_from(
         [
             ConnectionSetting(option, texts)
@@ -310,6 +322,7 @@ BEGUN = {
     "POSTGRES": ("HOST", "DATABASE", "USER", "SSL CERTIFICATE AUTHORITY", "SSL MODE"),
     "AWS": ("REGION",),
     "ICEBERG CATALOG": ("CATALOG TYPE", "URL", "WAREHOUSE"),
+    "SSH TUNNEL": ("HOST", "USER"),
 }
 
 
@@ -331,9 +344,7 @@ def test_what_a_change_leaves_could_have_been_created(kind, data):
         found = None
     kept = {each.name: each for each in (*begun, *given) if each.name not in reset}
     name, secret = QualifiedName(("c",)), QualifiedName(("s",))
-    options = tuple(
-        ConnectionOption(each.name, secret if each.secret else each.texts) for each in kept.values()
-    )
+    options = tuple(ConnectionOption(each.name, each.texts or secret) for each in kept.values())
     try:
         created = parse(to_sql(CreateConnection(name, kind, options)))
     except SlackwaterError:
@@ -358,3 +369,126 @@ def test_names_of_connections(place):
     assert [row["name"] for row in place.sql("SHOW CONNECTIONS FROM s")] == ["x.y"]
     place.sql("DROP CONNECTION IF EXISTS nowhere, s.`x.y`")
     assert place.sql("SHOW CONNECTIONS FROM s") == []
+
+
+THROUGH = "TO POSTGRES (HOST 'h', DATABASE 'd', USER 'u', SSH TUNNEL t)"
+TUNNEL = "TO SSH TUNNEL (HOST 'bastion', USER 'bob')"
+
+
+def kept_values(place):
+    return place.env.persist.transactions.query(
+        lambda conn: conn.execute(sa.select(secret_values)).all()
+    )
+
+
+def public_keys(place, name="t"):
+    details = place.item(name).of(ConnectionDetails)
+    return details.public_keys
+
+
+def test_a_tunnel_has_two_pairs_of_keys_that_nothing_shows(place, trials):
+    place.sql(f"CREATE CONNECTION t {TUNNEL}")
+    assert trials.tried == []
+    access = connections(place).ssh(place.item("t").id)
+    assert (access.host, access.port, access.user, access.host_key) == ("bastion", 22, "bob", None)
+    for private, public in zip(access.keys, public_keys(place), strict=True):
+        pair = asyncssh.import_private_key(private)
+        assert pair.export_public_key().decode().split()[:2] == public.split()[:2]
+        assert public.startswith("ssh-ed25519 ")
+    assert len(set(access.keys)) == 2
+    shown = [*place.sql("SHOW CONNECTIONS"), *place.sql("SHOW CREATE CONNECTION t")]
+    for private in access.keys:
+        line = private.splitlines()[1]
+        assert line not in f"{access} {shown} {place.item('t')}"
+        assert line not in str(place.env.catalog.audit_events())
+        assert line not in access.scrubbed(f"say {private}")
+    assert created(place, "t") == (
+        "CREATE CONNECTION `slackwater`.`default`.`t` TO SSH TUNNEL (HOST 'bastion', USER 'bob')"
+    )
+    place.restart()
+    assert connections(place).ssh(place.item("t").id).keys == access.keys
+
+
+def test_keys_are_rotated(place, trials):
+    place.sql(f"CREATE CONNECTION t {TUNNEL}")
+    place.sql(f"CREATE CONNECTION p {THROUGH} WITH {UNTRIED}")
+    opened, tunnel, through = connections(place), place.item("t").id, place.item("p").id
+    versions, keys, public = [opened.version(through)], opened.ssh(tunnel).keys, public_keys(place)
+    place.sql("ALTER CONNECTION t ROTATE KEYS")
+    rotated = opened.ssh(tunnel).keys
+    assert (rotated[0], public_keys(place)[0]) == (keys[1], public[1])
+    assert len({*rotated, *keys}) == 3
+    versions.append(opened.version(through))
+    place.sql("ALTER CONNECTION t SET (PORT = 23)")
+    versions.append(opened.version(through))
+    assert opened.postgres(through).version == versions[-1]
+    assert len(set(versions)) == 3
+    place.sql("ALTER CONNECTION IF EXISTS nowhere ROTATE KEYS")
+    error = refused(place, "ALTER CONNECTION p ROTATE KEYS")
+    assert error.condition == "SLACKWATER_UNSUPPORTED"
+    assert trials.tried == []
+
+
+def test_a_tunnel_that_is_used_is_not_dropped(place):
+    place.sql(f"CREATE CONNECTION t {TUNNEL}")
+    place.sql("CREATE CONNECTION other TO AWS")
+    place.sql(f"CREATE CONNECTION p {THROUGH} WITH {UNTRIED}")
+    registry = "TO CONFLUENT SCHEMA REGISTRY (URL 'https://r', SSH TUNNEL t)"
+    place.sql(f"CREATE CONNECTION r {registry} WITH {UNTRIED}")
+    opened = connections(place)
+    for way in (opened.postgres(place.item("p").id), opened.registry(place.item("r").id)):
+        assert (way.tunnel.access.host, way.tunnel.access.name) == (
+            "bastion",
+            "slackwater.default.t",
+        )
+    assert refused(place, "DROP CONNECTION t").condition == "SLACKWATER_DEPENDENT_OBJECTS"
+    error = refused(place, "ALTER CONNECTION p SET (SSH TUNNEL = other)")
+    assert (error.condition, "one to AWS" in error.message) == ("SLACKWATER_INVALID_OPTION", True)
+    place.sql("ALTER CONNECTION t RENAME TO u")
+    assert created(place, "p").endswith("SSH TUNNEL `slackwater`.`default`.`u`)")
+    place.sql(f"ALTER CONNECTION r RESET (SSH TUNNEL) WITH {UNTRIED}")
+    assert opened.registry(place.item("r").id).tunnel is None
+    place.sql("DROP CONNECTION u CASCADE")
+    assert [row["name"] for row in place.sql("SHOW CONNECTIONS")] == ["other", "r"]
+    assert kept_values(place) == []
+
+
+def test_the_first_key_of_a_server_is_kept(place):
+    place.sql(f"CREATE CONNECTION t {TUNNEL}")
+    opened, tunnel = connections(place), place.item("t").id
+    first = opened.ssh(tunnel)
+    assert first.keep("ssh-ed25519 a") == "ssh-ed25519 a"
+    assert first.keep("ssh-ed25519 b") == "ssh-ed25519 a"
+    place.restart()
+    opened = connections(place)
+    assert (opened.ssh(tunnel).host_key, opened.ssh(tunnel).is_pinned) == ("ssh-ed25519 a", False)
+    place.sql(f"ALTER CONNECTION t SET (HOST KEY = '{HOST_KEY}')")
+    assert (opened.ssh(tunnel).host_key, opened.ssh(tunnel).is_pinned) == (HOST_KEY, True)
+    place.sql("ALTER CONNECTION t RESET (HOST KEY)")
+    assert opened.ssh(tunnel).host_key is None
+    opened.ssh(tunnel).keep("ssh-ed25519 b")
+    place.sql("ALTER CONNECTION t SET (USER = 'eve')")
+    assert opened.ssh(tunnel).host_key == "ssh-ed25519 b"
+    place.sql("ALTER CONNECTION t SET (HOST = 'other')")
+    assert opened.ssh(tunnel).host_key is None
+    before = opened.ssh(tunnel)
+    place.sql("DROP CONNECTION t")
+    assert before.keep("ssh-ed25519 c") == "ssh-ed25519 c"
+    assert kept_values(place) == []
+
+
+def test_an_access_with_a_role_has_another_version_before_its_keys_expire(place):
+    now = [1_000 * RENEWED_MS]
+    opened = connections(place, lambda: now[0])
+    role = "ASSUME ROLE ARN 'arn:aws:iam::123456789012:role/r'"
+    place.sql(f"CREATE CONNECTION r TO AWS ({role}, ASSUME ROLE SESSION NAME 's')")
+    place.sql("CREATE CONNECTION a TO AWS")
+    named, plain = place.item("r").id, place.item("a").id
+    first = opened.version(named)
+    assert (opened.aws(named).role_session, opened.aws(named).version) == ("s", first)
+    now[0] += RENEWED_MS - 1
+    assert opened.version(named) == first
+    now[0] += 1
+    assert opened.version(named) != first
+    assert opened.version(plain) == "0"
+    assert 2 * RENEWED_MS <= 1000 * ROLE_S

@@ -152,10 +152,11 @@ def snapshot():
         entry(23, "into_topic", ItemKind.SINK, 14, 20, details=INTO_TOPIC),
         entry(30, "into_table", ItemKind.SINK, 14, 20, details=INTO_TABLE),
         *(
-            entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(kind, settings))
-            for number, name, kind, settings in (
+            entry(number, name, ItemKind.CONNECTION, details=ConnectionDetails(*details))
+            for number, name, *details in (
                 (20, "k", "KAFKA", (ConnectionSetting("BROKERS", ("h", "i:1")),)),
                 (21, "a", "AWS", (ConnectionSetting("SECRET ACCESS KEY", (), user_id(17)),)),
+                (31, "tunnel", "SSH TUNNEL", (), 0, ("ssh-ed25519 a", "ssh-ed25519 b")),
             )
         ),
     ]
@@ -270,7 +271,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
-        mz_postgres_sources mz_postgres_source_tables"""
+        mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -381,6 +382,7 @@ def test_objects_of_each_kind(snapshot):
         "key": "secret",
         "k": "connection",
         "a": "connection",
+        "tunnel": "connection",
     }
     assert objects["mv"]["cluster_id"] == "u1"
     assert objects["t"]["cluster_id"] is None
@@ -397,6 +399,7 @@ def test_objects_of_each_kind(snapshot):
         "key",
         "k",
         "a",
+        "tunnel",
     }
     assert user_rows("mz_connections", snapshot)["k"]["type"] == "kafka"
     source = user_rows("mz_sources", snapshot)["topic"]

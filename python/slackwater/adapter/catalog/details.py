@@ -165,26 +165,42 @@ class SecretDetails:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSetting:
-    """An option: its texts, of which BROKERS may have several, or the id of its secret."""
+    """An option: its texts, of which BROKERS may have several, or the id of its secret, or that of
+    another connection."""
 
     name: str
     texts: tuple[str, ...] = ()
     secret: GlobalId | None = None
+    connection: GlobalId | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionDetails:
-    """A connection, without values of secrets. `version` grows with each ALTER."""
+    """A connection, without values of secrets. `version` grows with each ALTER.
+
+    `public_keys` are those of the two pairs of an SSH tunnel, in the form of OpenSSH.
+    """
 
     kind: ConnectionKind
     settings: tuple[ConnectionSetting, ...] = ()
     version: int = 0
+    public_keys: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> tuple[GlobalId, ...]:
         """The ids of its secrets, each once."""
         found = [each.secret for each in self.settings if each.secret is not None]
         return tuple(dict.fromkeys(found))
+
+    @property
+    def tunnel(self) -> GlobalId | None:
+        """The connection to the SSH tunnel that it goes through."""
+        return next((e.connection for e in self.settings if e.connection is not None), None)
+
+    @property
+    def depends_on(self) -> tuple[GlobalId, ...]:
+        """The ids of all that it needs."""
+        return (*self.secrets, *(() if self.tunnel is None else (self.tunnel,)))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of an option; none: it is a secret, or not there."""

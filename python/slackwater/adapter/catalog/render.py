@@ -298,11 +298,12 @@ def _create_index_sql(on: CatalogItem, index: CatalogItem, cluster: str | None) 
 
 
 def _create_connection_sql(state: CatalogState, item: CatalogItem) -> str:
-    """The statement with the names that the secrets have now."""
+    """The statement with the names that secrets and a tunnel have now."""
     details = item.of(ConnectionDetails)
 
     def value(setting: ConnectionSetting) -> tuple[str, ...] | QualifiedName:
-        return setting.texts if setting.secret is None else name_of(state.item(setting.secret))
+        named = setting.secret or setting.connection
+        return setting.texts if named is None else name_of(state.item(named))
 
     options = tuple(ConnectionOption(each.name, value(each)) for each in details.settings)
     return to_sql(CreateConnection(name_of(item), details.kind, options))

@@ -25,6 +25,7 @@ from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.connection_statements import (
     AlterConnection,
     CreateConnection,
+    RotateKeys,
     ValidateConnection,
 )
 from slackwater.planner.parser.kafka_source import RefreshSchema, ResnapshotSource, SkipLost
@@ -91,6 +92,8 @@ class Definitions:
                 self.secrets.alter_secret(execution, statement)
             case AlterConnection():
                 self.connections.alter_connection(execution, statement)
+            case RotateKeys():
+                self.connections.rotate_keys(execution, statement)
             case ValidateConnection():
                 self.connections.validate_connection(execution, statement)
             case st.DropObjects():

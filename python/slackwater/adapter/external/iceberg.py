@@ -20,6 +20,7 @@ import sqlalchemy.engine
 import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
+from slackwater.adapter.external.aws import in_role
 from slackwater.adapter.external.iceberg_files import CommitFiles
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
@@ -286,14 +287,21 @@ def history_of(metadata: Any) -> History:
 
 
 def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
-    """The catalog to which a connection leads. Raises what `failures` lists."""
+    """The catalog to which a connection leads, with keys of the role of `aws` if it has one.
+
+    Raises what `failures` lists, and SLACKWATER_CONNECTOR_MISSING.
+    """
     # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
     load = library.catalog.load_rest if access.catalog_type == "rest" else library.catalog.load_sql
-    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, aws))
+    files = None if aws is None else in_role(aws)
+    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, files))
 
 
 def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:
-    """The settings of pyiceberg for a connection, and for one to where the files are."""
+    """The settings of pyiceberg for a connection, and for one to where the files are.
+
+    A role is none of them: Arrow takes it or keys, and asks AWS alone.
+    """
     found: dict[str, str | None] = {"type": access.catalog_type, "warehouse": access.warehouse}
     if access.catalog_type == "sql":
         found["uri"] = database_url(access.url, access.credential)
@@ -311,8 +319,6 @@ def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str
             "s3.access-key-id": aws.access_key_id,
             "s3.secret-access-key": aws.secret_access_key,
             "s3.session-token": aws.session_token,
-            "s3.role-arn": aws.role,
-            "s3.role-session-name": aws.role_session,
         }
     return {name: value for name, value in found.items() if value is not None}
 

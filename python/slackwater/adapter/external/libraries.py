@@ -71,6 +71,15 @@ def psycopg() -> Any:
     return psycopg
 
 
+def asyncssh() -> Any:
+    """The module. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import asyncssh
+    except ImportError:
+        raise _missing("SSH", "ssh") from None
+    return asyncssh
+
+
 def boto() -> tuple[Any, Any]:
     """The modules boto3 and botocore. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:

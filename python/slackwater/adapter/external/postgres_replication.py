@@ -23,8 +23,9 @@ import pyarrow as pa
 from pyarrow import csv
 
 from slackwater.adapter.external.libraries import psycopg
-from slackwater.adapter.external.postgres import connection_options
+from slackwater.adapter.external.postgres import CONNECT_S, connection_options
 from slackwater.adapter.external.trials.postgres import said
+from slackwater.adapter.external.trials.steps import StepFailed
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.storage.access import PostgresAccess
 from slackwater.storage.postgres.replication import (
@@ -35,7 +36,6 @@ from slackwater.storage.postgres.replication import (
 )
 from slackwater.storage.postgres.tables import PostgresColumn, TableNow, Tables
 
-CONNECT_S = 10
 SLOT_WAIT_S = 1.0
 PIECE_BYTES = 8 * 1024 * 1024
 """About so much of a copy is read at once."""
@@ -368,6 +368,8 @@ class PostgresReplication:
                 return self._library.connect(
                     **found, **more, options=options, connect_timeout=CONNECT_S, autocommit=True
                 )
+        except StepFailed as failed:
+            raise self._unreachable(failed) from None
         except self._library.Error as error:
             reason = said(str(error))
             if more and ("walsender" in reason.lower() or "wal sender" in reason.lower()):

@@ -157,7 +157,7 @@ class SchemaRegistry:
         target = target_of(access)
         try:
             connection = http.client.HTTPConnection(target.host, target.port)
-            connection.sock = reached(target, access.tls, deadline)
+            connection.sock = reached(target, access.tls, deadline, tunnel=access.tunnel)
             try:
                 connection.sock.settimeout(deadline.left)
                 base = urlsplit(access.url).path.rstrip("/")

@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from slackwater.adapter.catalog.details import ConnectionDetails, ConnectionSetting
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.external.aws import RENEWED_MS
+from slackwater.adapter.external.trials.steps import Target
 from slackwater.adapter.external.trials.validation import Access
+from slackwater.adapter.external.tunnels import SshTunnel, Tunnels
 from slackwater.adapter.sources.secrets import Secrets, version_of
+from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.planner.parser.connection_options import security_protocol, ssl_mode
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.repr.errors import FatalError, user_error
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.access import AwsAccess, IcebergAccess, PostgresAccess, RegistryAccess, Tls
+from slackwater.storage.access import (
+    AwsAccess,
+    IcebergAccess,
+    PostgresAccess,
+    RegistryAccess,
+    SshAccess,
+    Tls,
+)
 from slackwater.storage.kafka.access import KafkaAccess
 
 POSTGRES_PORT = "5432"
+SSH_PORT = "22"
 _KAFKA: Mapping[str, str] = {
     "SASL MECHANISMS": "sasl.mechanisms",
     "SASL USERNAME": "sasl.username",
@@ -51,9 +64,19 @@ class Connections:
     gone, SLACKWATER_SECRET_NOT_TEXT, and SLACKWATER_METASTORE_UNAVAILABLE.
     """
 
-    def __init__(self, state: Callable[[], CatalogState], secrets: Secrets) -> None:
+    def __init__(
+        self,
+        state: Callable[[], CatalogState],
+        secrets: Secrets,
+        keys: TunnelKeys,
+        tunnels: Tunnels,
+        clock_ms: Callable[[], int],
+    ) -> None:
         self._state = state
         self._secrets = secrets
+        self._keys = keys
+        self._tunnels = tunnels
+        self._clock_ms = clock_ms
 
     def kafka(self, connection: GlobalId) -> KafkaAccess:
         """The way into the Kafka cluster of that connection."""
@@ -83,9 +106,19 @@ class Connections:
         """The version that the access has now, without asking for a secret's value."""
         return self._version(self._state(), self._item(connection).of(ConnectionDetails))
 
-    def access(self, details: ConnectionDetails) -> Access:
-        """The way that a connection with these details gives, whether it is in the catalog or not
+    def ssh(self, connection: GlobalId) -> SshAccess:
+        """The way to the server of that tunnel."""
+        details = self._details(connection, "SSH TUNNEL")
+        return self._ssh(self._item(connection), details)
+
+    def new_tunnel(self, item: CatalogItem, keys: tuple[str, ...]) -> SshAccess:
+        """The way to the server of a tunnel with these private keys, which is not in the catalog
         yet."""
+        return self._ssh_with(item, item.of(ConnectionDetails), keys)
+
+    def access(self, item: CatalogItem) -> Access:
+        """The way that a connection gives, whose details may not be in the catalog yet."""
+        details = item.of(ConnectionDetails)
         match details.kind:
             case "KAFKA":
                 return self._kafka(details)
@@ -97,6 +130,8 @@ class Connections:
                 return self._aws(details)
             case "ICEBERG CATALOG":
                 return self._iceberg(details)
+            case "SSH TUNNEL":
+                return self._ssh(item, details)
 
     def _item(self, connection: GlobalId) -> CatalogItem:
         return self._state().item(connection)
@@ -132,6 +167,7 @@ class Connections:
             opened.values.get("PASSWORD"),
             opened.secrets,
             opened.version,
+            self._tunnel(details),
         )
 
     def _postgres(self, details: ConnectionDetails) -> PostgresAccess:
@@ -150,6 +186,35 @@ class Connections:
             tls=None if mode == "disable" else opened.tls(is_verified=verified, names_host=full),
             password=values.get("PASSWORD"),
             secrets=opened.secrets,
+            version=opened.version,
+            tunnel=self._tunnel(details),
+        )
+
+    def _tunnel(self, details: ConnectionDetails) -> SshTunnel | None:
+        used = details.tunnel
+        return None if used is None else self._tunnels.through(self.ssh(used))
+
+    def _ssh(self, item: CatalogItem, details: ConnectionDetails) -> SshAccess:
+        return self._ssh_with(item, details, self._keys.private(item.id, item.full_name))
+
+    def _ssh_with(
+        self, item: CatalogItem, details: ConnectionDetails, keys: tuple[str, ...]
+    ) -> SshAccess:
+        opened = self._open(details)
+        values = opened.values
+        target = Target(values["HOST"], int(values.get("PORT", SSH_PORT)))
+        pinned = values.get("HOST KEY")
+        return SshAccess(
+            connection=item.id,
+            name=item.full_name,
+            host=target.host,
+            port=target.port,
+            user=values["USER"],
+            host_key=pinned or self._keys.seen(item.id, target.address),
+            is_pinned=pinned is not None,
+            keys=keys,
+            keep=partial(self._keys.keep, item.id, target.address),
+            secrets=(*opened.secrets, *keys),
             version=opened.version,
         )
 
@@ -187,13 +252,22 @@ class Connections:
         # The version comes first: values that are newer are asked for once more, never missed.
         state = self._state()
         version = self._version(state, details)
-        values = {each.name: self._value(state, each) for each in details.settings}
+        values = {
+            each.name: self._value(state, each)
+            for each in details.settings
+            if each.connection is None
+        }
         hidden = [values[each.name] for each in details.settings if each.secret is not None]
         return _Opened(values, tuple(hidden), version)
 
-    @staticmethod
-    def _version(state: CatalogState, details: ConnectionDetails) -> str:
-        used = (f"{each}@{version_of(state.item(each))}" for each in details.secrets)
+    def _version(self, state: CatalogState, details: ConnectionDetails) -> str:
+        used = [f"{each}@{version_of(state.item(each))}" for each in details.secrets]
+        if details.tunnel is not None:
+            tunnel = state.item(details.tunnel).of(ConnectionDetails)
+            used.append(f"{details.tunnel}@({self._version(state, tunnel)})")
+        if details.texts("ASSUME ROLE ARN"):
+            # Who notices connects anew, before the keys of the role expire.
+            used.append(f"role@{self._clock_ms() // RENEWED_MS}")
         return " ".join((str(details.version), *used))
 
     def _value(self, state: CatalogState, setting: ConnectionSetting) -> str:

@@ -512,6 +512,11 @@ def aws_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
+def ssh_tunnel_connections(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for item_id, details in _connections_to(snapshot, "SSH TUNNEL"):
+        yield item_id, *details.public_keys
+
+
 def _text(details: ConnectionDetails, option: str) -> str | None:
     return next(iter(details.texts(option)), None)
 

@@ -416,6 +416,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "id! schema_name! table_name!",
         objects.postgres_source_tables,
     ),
+    (
+        "mz_catalog",
+        "mz_ssh_tunnel_connections",
+        "id! public_key_1! public_key_2!",
+        objects.ssh_tunnel_connections,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -10,6 +10,7 @@ from slackwater.planner.parser.connection_sql import connection_sql
 from slackwater.planner.parser.connection_statements import (
     AlterConnection,
     CreateConnection,
+    RotateKeys,
     ValidateConnection,
 )
 from slackwater.planner.parser.durations import format_duration
@@ -124,7 +125,7 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("CREATE SECRET", "IF NOT EXISTS" if if_not_exists else "", name.sql, _HIDDEN)
         case AlterSecret(name=name, if_exists=if_exists):
             return ("ALTER SECRET", "IF EXISTS" if if_exists else "", name.sql, _HIDDEN)
-        case CreateConnection() | AlterConnection() | ValidateConnection():
+        case CreateConnection() | AlterConnection() | RotateKeys() | ValidateConnection():
             return connection_sql(statement)
         case (
             DropObjects()

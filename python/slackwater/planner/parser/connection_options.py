@@ -27,8 +27,12 @@ class Form(enum.Enum):
     PORT = "a port"
     COUNT = "a whole number"
     WORD = "a word"
+    HOST_KEY = "a public key as a string"
+    CONNECTION = "the name of a connection"
 
 
+TUNNEL = "SSH TUNNEL"
+"""The option that names a connection of that kind."""
 _TLS = ("SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE", "SSL KEY")
 _SASL = ("SASL MECHANISMS", "SASL USERNAME", "SASL PASSWORD")
 KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
@@ -40,8 +44,8 @@ KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
         "PROGRESS TOPIC",
         "PROGRESS TOPIC REPLICATION FACTOR",
     ),
-    "CONFLUENT SCHEMA REGISTRY": ("URL", "USERNAME", "PASSWORD", *_TLS),
-    "POSTGRES": ("HOST", "PORT", "DATABASE", "USER", "PASSWORD", "SSL MODE", *_TLS),
+    "CONFLUENT SCHEMA REGISTRY": ("URL", "USERNAME", "PASSWORD", *_TLS, TUNNEL),
+    "POSTGRES": ("HOST", "PORT", "DATABASE", "USER", "PASSWORD", "SSL MODE", *_TLS, TUNNEL),
     "AWS": (
         "REGION",
         "ENDPOINT",
@@ -60,6 +64,7 @@ KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
         "TOKEN",
         "SCOPE",
     ),
+    "SSH TUNNEL": ("HOST", "PORT", "USER", "HOST KEY"),
 }
 """The options that a connection of each kind has. BROKER is another word for BROKERS."""
 
@@ -95,6 +100,8 @@ FORMS: Mapping[str, Form] = {
     "CREDENTIAL": Form.SECRET,
     "TOKEN": Form.SECRET,
     "SCOPE": Form.TEXT,
+    "HOST KEY": Form.HOST_KEY,
+    TUNNEL: Form.CONNECTION,
 }
 WORDS: Mapping[str, tuple[str, ...]] = {
     "SECURITY PROTOCOL": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
@@ -108,6 +115,7 @@ _REQUIRED: Mapping[ConnectionKind, tuple[str, ...]] = {
     "POSTGRES": ("HOST", "DATABASE", "USER"),
     "AWS": (),
     "ICEBERG CATALOG": ("CATALOG TYPE", "URL"),
+    "SSH TUNNEL": ("HOST", "USER"),
 }
 DATABASES = ("postgresql", "sqlite")
 """The databases that may be a catalog, as their URLs begin."""
@@ -166,12 +174,24 @@ def check(kind: ConnectionKind, given: Given, statement: str) -> None:
             _check_aws(given, statement)
         case "ICEBERG CATALOG":
             _check_iceberg(given, statement)
+        case "SSH TUNNEL":
+            pass
 
 
 def refuse_unknown(kind: ConnectionKind, options: Iterable[str]) -> None:
-    """Raises SLACKWATER_UNKNOWN_OPTION for one that connections of the kind do not have."""
+    """Raises SLACKWATER_UNKNOWN_OPTION for one that connections of the kind do not have.
+
+    For SSH TUNNEL of a connection to KAFKA it is SLACKWATER_UNSUPPORTED, which says why.
+    """
     known = KINDS[kind]
     for option in options:
+        if option == TUNNEL and kind == "KAFKA":
+            raise user_error(
+                "SLACKWATER_UNSUPPORTED",
+                feature="The option SSH TUNNEL of a connection to KAFKA",
+                advice="Brokers announce addresses of their own, which the client goes to past any"
+                " tunnel. Name brokers that announce addresses that can be reached without it.",
+            )
         if option not in known:
             raise user_error(
                 "SLACKWATER_UNKNOWN_OPTION",

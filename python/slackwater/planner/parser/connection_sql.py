@@ -10,6 +10,7 @@ from slackwater.planner.parser.connection_statements import (
     ConnectionOption,
     ConnectionStatement,
     CreateConnection,
+    RotateKeys,
     ValidateConnection,
 )
 from slackwater.planner.parser.names import QualifiedName
@@ -32,12 +33,17 @@ def connection_sql(s: ConnectionStatement) -> Iterable[str]:
             yield from ("ALTER CONNECTION", "IF EXISTS" if s.if_exists else "", s.name.sql)
             yield ", ".join(each for each in (given, reset) if each)
             yield _validate(s.validate)
+        case RotateKeys(name, if_exists):
+            yield from ("ALTER CONNECTION", "IF EXISTS" if if_exists else "", name.sql)
+            yield "ROTATE KEYS"
         case ValidateConnection(name):
             yield from ("VALIDATE CONNECTION", name.sql)
 
 
 def _option(option: ConnectionOption) -> str:
     match option.value:
+        case QualifiedName() as connection if FORMS[option.name] is Form.CONNECTION:
+            return f"{option.name} {connection.sql}"
         case QualifiedName() as secret:
             return f"{option.name} SECRET {secret.sql}"
         case (broker,) if FORMS[option.name] is Form.BROKERS:

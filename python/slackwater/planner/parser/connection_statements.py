@@ -10,13 +10,16 @@ from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-ConnectionKind = Literal["KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "AWS", "ICEBERG CATALOG"]
+ConnectionKind = Literal[
+    "KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "AWS", "ICEBERG CATALOG", "SSH TUNNEL"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOption:
     """An option with its texts, of which BROKERS alone may have several, or with a secret's name.
 
+    SSH TUNNEL has the name of a connection.
     BROKER with one text is BROKERS with that text.
     """
 
@@ -56,4 +59,12 @@ class ValidateConnection:
     name: QualifiedName
 
 
-ConnectionStatement = CreateConnection | AlterConnection | ValidateConnection
+@dataclass(frozen=True, slots=True)
+class RotateKeys:
+    """ALTER CONNECTION ... ROTATE KEYS: the second pair becomes the first, a new one follows."""
+
+    name: QualifiedName
+    if_exists: bool = False
+
+
+ConnectionStatement = CreateConnection | AlterConnection | RotateKeys | ValidateConnection

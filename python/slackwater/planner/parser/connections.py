@@ -6,6 +6,7 @@ show the text: what somebody writes where a secret belongs may be a password.
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from slackwater.planner.parser.connection_options import (
     FORMS,
     KINDS,
     SERVER,
+    TUNNEL,
     WORDS,
     Form,
     check,
@@ -25,6 +27,7 @@ from slackwater.planner.parser.connection_statements import (
     ConnectionKind,
     ConnectionOption,
     CreateConnection,
+    RotateKeys,
     ValidateConnection,
 )
 from slackwater.planner.parser.names import QualifiedName
@@ -37,15 +40,19 @@ from slackwater.planner.parser.options import (
 )
 from slackwater.planner.parser.tokens import Kind, TokenCursor
 
-_KINDS_TEXT = "KAFKA, CONFLUENT SCHEMA REGISTRY, POSTGRES, AWS or ICEBERG CATALOG"
+_KINDS_TEXT = "KAFKA, CONFLUENT SCHEMA REGISTRY, POSTGRES, AWS, ICEBERG CATALOG or SSH TUNNEL"
 _REFUSED_KINDS = (
     "MYSQL",
-    "SSH TUNNEL",
     "SQL SERVER",
     "AWS PRIVATELINK",
     "GCP",
 )
-_REFUSED_OPTIONS = ("SSH TUNNEL", "AWS PRIVATELINK", "AWS CONNECTION")
+_INSTEAD = {
+    "MYSQL": "Debezium writes the changes of its tables into topics, which sources of KAFKA read:"
+    " the page 'Follow MySQL through Debezium topics' of the documentation says how."
+}
+_REFUSED_OPTIONS = ("AWS PRIVATELINK", "AWS CONNECTION")
+_KEY_KIND = re.compile(r"ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)")
 _HOST = re.compile(r"[^\s/@,?#]+")
 _BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/@,\[\]]+)(?::([0-9]{1,5}))?")
 _LAST_PORT = 65535
@@ -64,21 +71,22 @@ def read_create_connection(cursor: TokenCursor) -> CreateConnection:
     name = cursor.name()
     cursor.expect("TO")
     kind = _kind(cursor)
-    options = () if kind == "AWS" and _is_bare(cursor) else _options(cursor, KINDS[kind])
+    # What is refused for KAFKA has a reason, which is given when the option has been read.
+    refused = (TUNNEL,) if kind == "KAFKA" else ()
+    bare = kind == "AWS" and _is_bare(cursor)
+    options = () if bare else _options(cursor, (*KINDS[kind], *refused), refused)
     check(kind, {each.name: texts_of(each) for each in options}, cursor.statement)
     return CreateConnection(name, kind, options, if_not_exists, _validate(cursor))
 
 
-def read_alter_connection(cursor: TokenCursor) -> AlterConnection | None:
-    """``ALTER CONNECTION c SET (..), RESET (..)``; None for what other objects know too."""
+def read_alter_connection(cursor: TokenCursor) -> AlterConnection | RotateKeys | None:
+    """``SET (..), RESET (..)`` or ``ROTATE KEYS``; None for what other objects know too."""
     cursor.hides_text = True
     start = cursor.mark
     if_exists = cursor.accept("IF", "EXISTS")
     name = cursor.name()
-    if cursor.looking_at("ROTATE", "KEYS"):
-        raise cursor.unsupported(
-            "ALTER CONNECTION ... ROTATE KEYS", "ALTER SECRET changes the key of a connection."
-        )
+    if cursor.accept("ROTATE", "KEYS"):
+        return RotateKeys(name, if_exists)
     if not _is_change(cursor):
         cursor.rewind(start)
         return None
@@ -116,9 +124,8 @@ def _is_change(cursor: TokenCursor) -> bool:
 def _kind(cursor: TokenCursor) -> ConnectionKind:
     for refused in _REFUSED_KINDS:
         if cursor.looking_at(*refused.split()):
-            raise cursor.unsupported(
-                f"CREATE CONNECTION ... TO {refused}", f"Connections lead to {_KINDS_TEXT}."
-            )
+            advice = _INSTEAD.get(refused, f"Connections lead to {_KINDS_TEXT}.")
+            raise cursor.unsupported(f"CREATE CONNECTION ... TO {refused}", advice)
     for kind in KINDS:
         if cursor.accept(*kind.split()):
             return kind
@@ -141,7 +148,9 @@ def _validate(cursor: TokenCursor) -> bool | None:
     return bool(read_options(cursor, {"VALIDATE": boolean})["VALIDATE"])
 
 
-def _options(cursor: TokenCursor, names: Sequence[str]) -> tuple[ConnectionOption, ...]:
+def _options(
+    cursor: TokenCursor, names: Sequence[str], refused: Sequence[str] = ()
+) -> tuple[ConnectionOption, ...]:
     found: list[ConnectionOption] = []
 
     def read(cursor: TokenCursor, option: str) -> OptionValue:
@@ -149,7 +158,7 @@ def _options(cursor: TokenCursor, names: Sequence[str]) -> tuple[ConnectionOptio
         found.append(ConnectionOption(name, _value(cursor, option)))
         return True
 
-    read_options(cursor, _readers(names, read), refused=_REFUSED_OPTIONS)
+    read_options(cursor, _readers(names, read), refused=(*_REFUSED_OPTIONS, *refused))
     _refuse_twice(cursor, [each.name for each in found])
     return tuple(found)
 
@@ -203,6 +212,8 @@ def _value(cursor: TokenCursor, option: str) -> tuple[str, ...] | QualifiedName:
     if form in (Form.SECRET, Form.TEXT_OR_SECRET) and cursor.accept("SECRET"):
         return cursor.name("the name of a secret")
     match form:
+        case Form.CONNECTION:
+            return cursor.name(form.value)
         case Form.SECRET:
             reason = "it takes SECRET and the name of one, which CREATE SECRET makes"
             raise invalid(option, cursor.statement, reason)
@@ -224,7 +235,24 @@ def _text(cursor: TokenCursor, option: str, form: Form) -> str:
         raise invalid(option, cursor.statement, "the name or the address of a host is expected")
     if form is Form.URL:
         _check_url(cursor, option, found)
+    if form is Form.HOST_KEY and not is_public_key(found):
+        reason = "the public key of a host as 'ssh-ed25519 AAAA...' is expected"
+        raise invalid(option, cursor.statement, reason)
     return found
+
+
+def is_public_key(text: str) -> bool:
+    """Whether the text is a public key of OpenSSH: its kind, what it is, and maybe a comment."""
+    kind, _, rest = text.partition(" ")
+    encoded, _, comment = rest.partition(" ")
+    if "\n" in comment or _KEY_KIND.fullmatch(kind) is None:
+        return False
+    try:
+        key = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        return False
+    name = kind.encode()
+    return len(key) > 4 + len(name) and key.startswith(len(name).to_bytes(4, "big") + name)
 
 
 def _check_url(cursor: TokenCursor, option: str, url: str) -> None:

@@ -16,7 +16,7 @@ from slackwater.planner.parser.clusters import (
     read_comment_on_cluster,
     read_drop_cluster,
 )
-from slackwater.planner.parser.connection_statements import AlterConnection
+from slackwater.planner.parser.connection_statements import AlterConnection, RotateKeys
 from slackwater.planner.parser.connections import read_alter_connection
 from slackwater.planner.parser.create import read_cluster, retain_history
 from slackwater.planner.parser.kafka_source import RefreshSchema, ResnapshotSource, SkipLost
@@ -129,6 +129,7 @@ Altered = (
     | RefreshSchema
     | AlterSecret
     | AlterConnection
+    | RotateKeys
     | AlterSystem
 )
 

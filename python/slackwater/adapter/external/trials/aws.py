@@ -6,15 +6,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from slackwater.adapter.external import libraries
+from slackwater.adapter.external.aws import assume, token_client
 from slackwater.adapter.external.trials.reaching import reached
 from slackwater.adapter.external.trials.steps import Deadline, Step, StepFailed, Target
 from slackwater.storage.access import AwsAccess, Tls
 
-_REGION = "us-east-1"
 _PORTS = {"http": 80, "https": 443}
 _LOGIN_S = 7.0
 """Two for keys that the SDK looks for, and what its limits below add up to."""
-_ROLE_SESSION = "slackwater"
+_ROLE_S = 900
 _PERMISSIONS = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 
 
@@ -22,7 +22,7 @@ def validate(access: AwsAccess, deadline: Deadline) -> None:
     """Tries all steps. Raises `StepFailed`, and SLACKWATER_CONNECTOR_MISSING."""
     boto3, botocore = libraries.boto()
     limits = {"connect_timeout": 2, "read_timeout": 3, "retries": {"total_max_attempts": 1}}
-    client = _client(boto3, access, botocore.config.Config(**limits))
+    client = token_client(boto3, access, botocore.config.Config(**limits))
     endpoint = urlsplit(client.meta.endpoint_url)
     target = Target(endpoint.hostname or "", endpoint.port or _PORTS[endpoint.scheme])
     tls = Tls() if endpoint.scheme == "https" else None
@@ -45,21 +45,8 @@ def step_of(code: str) -> Step:
     return "permission" if code in _PERMISSIONS else "login"
 
 
-def _client(boto3: Any, access: AwsAccess, config: Any) -> Any:
-    return boto3.client(
-        "sts",
-        region_name=access.region or _REGION,
-        endpoint_url=access.endpoint,
-        aws_access_key_id=access.access_key_id,
-        aws_secret_access_key=access.secret_access_key,
-        aws_session_token=access.session_token,
-        config=config,
-    )
-
-
 def _ask(client: Any, access: AwsAccess) -> None:
     if access.role is None:
         client.get_caller_identity()
     else:
-        session = access.role_session or _ROLE_SESSION
-        client.assume_role(RoleArn=access.role, RoleSessionName=session, DurationSeconds=900)
+        assume(client, access, _ROLE_S)

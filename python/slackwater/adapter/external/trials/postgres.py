@@ -26,13 +26,15 @@ def validate(access: PostgresAccess, deadline: Deadline) -> None:
     target = Target(access.host, access.port)
     address: str | None = None
     with (
-        reached(target, access.tls, deadline.earlier(_LOGIN_S), _ask_for_tls) as connection,
+        reached(
+            target, access.tls, deadline.earlier(_LOGIN_S), _ask_for_tls, access.tunnel
+        ) as connection,
         suppress(OSError),
     ):
         address = connection.getpeername()[0]
     timeout_s = max(_LEAST_S, int(deadline.left))
     try:
-        with connection_options(access, address) as options:
+        with connection_options(access, address, timeout_s) as options:
             library.connect(**options, connect_timeout=timeout_s).close()
     except library.Error as error:
         reason = said(str(error))

@@ -15,12 +15,13 @@ from collections.abc import Callable, Sequence
 
 from slackwater.adapter.external.files import certificate_files
 from slackwater.adapter.external.trials.steps import Deadline, StepFailed, Target
-from slackwater.storage.access import Tls
+from slackwater.storage.access import Tls, Tunnel
 
 Address = tuple[socket.AddressFamily, tuple[object, ...]]
 BeforeTls = Callable[[socket.socket, Deadline], None]
 """Talks in clear text before TLS begins. Raises `TlsRefused`, and OSError."""
 
+LOOPBACK = "127.0.0.1"
 SILENT = "it does not answer"
 _CHUNK = 4096
 
@@ -30,10 +31,21 @@ class TlsRefused(Exception):
 
 
 def reached(
-    target: Target, tls: Tls | None, deadline: Deadline, before_tls: BeforeTls | None = None
+    target: Target,
+    tls: Tls | None,
+    deadline: Deadline,
+    before_tls: BeforeTls | None = None,
+    tunnel: Tunnel | None = None,
 ) -> socket.socket:
-    """A connection to the target, which the caller closes. Raises `StepFailed`."""
-    connection = _connected(target, _resolved(target, deadline), deadline)
+    """A connection to the target, maybe through a tunnel, which the caller closes.
+
+    Whichever way it goes, TLS checks the name of the target. Raises `StepFailed`, and
+    SLACKWATER_CONNECTOR_MISSING for a tunnel.
+    """
+    if tunnel is None:
+        connection = _connected(target, _resolved(target, deadline), deadline)
+    else:
+        connection = _tunnelled(target, tunnel, deadline)
     if tls is None:
         return connection
     try:
@@ -148,6 +160,17 @@ def _connected(target: Target, addresses: Sequence[Address], deadline: Deadline)
         else:
             return connection
     raise failed
+
+
+def _tunnelled(target: Target, tunnel: Tunnel, deadline: Deadline) -> socket.socket:
+    with tunnel.forwarded(target.host, target.port, deadline.left) as way:
+        connection = _connected(target, [(socket.AF_INET, (LOOPBACK, way.port))], deadline)
+        try:
+            way.check(deadline.left)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
 
 
 def _secured(connection: socket.socket, host: str, tls: Tls, deadline: Deadline) -> ssl.SSLSocket:

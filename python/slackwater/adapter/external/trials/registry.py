@@ -22,7 +22,9 @@ def validate(access: RegistryAccess, deadline: Deadline) -> None:
     """Tries all steps. Raises `StepFailed`."""
     target = target_of(access)
     path = f"{urlsplit(access.url).path.rstrip('/')}/subjects"
-    with reached(target, access.tls, deadline.earlier(_LOGIN_S)) as connection:
+    with reached(
+        target, access.tls, deadline.earlier(_LOGIN_S), tunnel=access.tunnel
+    ) as connection:
         try:
             send(connection, request(target, path, access), deadline)
             status = _status(connection, deadline)

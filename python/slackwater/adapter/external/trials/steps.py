@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Step = Literal["name", "TCP", "TLS", "login", "permission"]
+Step = Literal["name", "TCP", "host key", "TLS", "login", "permission"]
 
 
 class StepFailed(Exception):
