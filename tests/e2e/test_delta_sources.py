@@ -208,7 +208,8 @@ def test_tables_in_s3_by_a_connection(workplace, s3):
     place.sql(f"CREATE SECRET key AS '{s3.access.secret_access_key}'")
     place.sql(
         f"CREATE CONNECTION store TO AWS (REGION 'us-east-1', ENDPOINT '{s3.endpoint}',"
-        f" ACCESS KEY ID '{s3.access.access_key_id}', SECRET ACCESS KEY SECRET key)"
+        f" ACCESS KEY ID '{s3.access.access_key_id}', SECRET ACCESS KEY SECRET key,"
+        " ASSUME ROLE ARN 'arn:aws:iam::123456789012:role/lake')"
     )
     place.sql("CREATE TABLE sales (item STRING, amount BIGINT)")
     place.sql("INSERT INTO sales VALUES ('a', 1), ('b', 2)")

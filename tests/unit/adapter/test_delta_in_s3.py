@@ -1,6 +1,7 @@
 """Delta tables in a store that speaks the protocol of S3, for sinks and for sources."""
 
 from collections import Counter
+from dataclasses import replace
 
 import deltalake
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
+from slackwater.adapter.external.aws import RoleRefused
 from slackwater.adapter.external.delta import DeltaTarget
 from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.delta_history import DeltaHistory
@@ -127,6 +129,17 @@ def test_a_store_that_does_not_answer_is_told_without_secrets():
         assert not {SECRET_KEY, ACCESS_KEY} & set(str(told.value).split())
         assert "\x1b" not in str(told.value)
         assert SECRET_KEY not in repr(folder)
+
+
+def test_a_role_gives_keys_of_its_own(s3):
+    access = replace(s3.access, role="arn:aws:iam::123456789012:role/lake")
+    folder = DeltaFolder.at(f"s3://{s3.new_bucket()}/t", access)
+    target(folder).ensure()
+    assert DeltaHistory("s", folder).newest().number == 0
+    assert folder.settings.session_token
+    assert folder.settings.secret_key != SECRET_KEY
+    with pytest.raises(RoleRefused, match="role/lake is not given"):
+        DeltaFolder.at("s3://bucket/t", replace(access, endpoint="http://127.0.0.1:1"))
 
 
 def test_a_bucket_that_is_not_there_is_told(s3):

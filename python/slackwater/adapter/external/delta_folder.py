@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
+from slackwater.adapter.external.aws import in_role
 from slackwater.persist.s3 import S3Settings, s3_file_system
 from slackwater.storage.access import AwsAccess
 
@@ -57,12 +58,13 @@ class DeltaFolder:
     def at(uri: str, access: AwsAccess | None = None) -> DeltaFolder:
         """The folder of that name; `access` None: S3 is reached as the variables of AWS say.
 
-        Nothing is read yet. Raises SLACKWATER_STORAGE_UNAVAILABLE when the region of a bucket is
-        not given and cannot be found out.
+        Nothing is read yet. Raises `RoleRefused`, SLACKWATER_CONNECTOR_MISSING for a role, and
+        SLACKWATER_STORAGE_UNAVAILABLE when the region of a bucket is not given and cannot be found
+        out.
         """
         if not uri.startswith(_S3):
             return DeltaFolder(uri, uri, fs.LocalFileSystem())
-        settings = S3Settings.of(os.environ) if access is None else _settings(access)
+        settings = S3Settings.of(os.environ) if access is None else _settings(in_role(access))
         files = s3_file_system(uri, settings)
         return DeltaFolder(
             uri, uri.removeprefix(_S3), files, _options(settings, files.region), settings

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from slackwater.adapter.catalog.details import LakeDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.aws import RoleRefused
 from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.delta_history import DeltaHistory
 from slackwater.adapter.external.iceberg_history import IcebergOrigin
@@ -34,7 +35,7 @@ from slackwater.repr.relation import TIME_COLUMN
 from slackwater.storage.ingestion import Reached, Resumed, StepSuperseded
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakePlace, LakeSourceConfig
 from slackwater.storage.lake.history import TableColumn, TableHistory
-from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig
+from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig, unreadable
 from slackwater.storage.pieces import StagedRows
 
 
@@ -105,7 +106,11 @@ class LakeSources:
         match place:
             case DeltaPlace(uri=uri, aws=aws):
                 access = None if aws is None else self.connections.aws(aws)
-                return DeltaHistory(object_name, DeltaFolder.at(uri, access))
+                try:
+                    folder = DeltaFolder.at(uri, access)
+                except RoleRefused as refused:
+                    raise unreadable(object_name, place.shown, str(refused)) from None
+                return DeltaHistory(object_name, folder)
             case IcebergPlace(aws=aws):
                 if connection is None:
                     raise FatalError(f"the source {object_name} has no connection")

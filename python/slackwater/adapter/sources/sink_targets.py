@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from slackwater.adapter.catalog.details import ConnectionDetails, SinkDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.external.aws import RoleRefused
 from slackwater.adapter.external.delta import DeltaTarget
 from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.adapter.external.iceberg import IcebergTarget
@@ -33,6 +34,7 @@ from slackwater.storage.lake.changes import LakeRows
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakeSinkConfig
 from slackwater.storage.lake.sink import LakeSink, SinkTable
 from slackwater.storage.lake.table import LakeTarget
+from slackwater.storage.sink_errors import unreachable
 from slackwater.storage.sink_files import FilesSink, SinkConfig
 
 
@@ -176,7 +178,10 @@ class Targets:
         match config.place:
             case DeltaPlace(uri=uri, aws=aws):
                 access = None if aws is None else self.connections.aws(aws)
-                folder = DeltaFolder.at(uri, access)
+                try:
+                    folder = DeltaFolder.at(uri, access)
+                except RoleRefused as refused:
+                    raise unreachable(item.full_name, config.place.shown, str(refused)) from None
                 return DeltaTarget(folder, item.full_name, writer, config, desc)
             case IcebergPlace(aws=aws):
                 if connection is None:
