@@ -3,6 +3,7 @@
 Iceberg's own library reads the tables.
 """
 
+import uuid
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
+from pyiceberg.transforms import parse_transform
 from tests.property.histories import histories
 from tests.property.test_delta_commits import DENSE, KEYS
 from tests.property.test_storage_lake_sink import (
@@ -31,7 +33,19 @@ from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 
 pytestmark = pytest.mark.spark
 
-FATES = st.sampled_from(["crash before", "crash after", "expire", "append"])
+FATES = st.sampled_from(["crash before", "crash after", "expire", "append", "repartition"])
+SPECS = st.sampled_from([(), ("identity k",), ("bucket[2] v",), ("void k", "truncate[1] v")])
+"""The partitions of a table: transforms of its columns."""
+
+
+def partitioned(table, spec):
+    """Lets the table have these partitions from now on."""
+    with table.update_spec() as update:
+        for each in table.spec().fields:
+            update.remove_field(each.name)
+        for each in spec:
+            transform, column = each.split()
+            update.add_field(column, parse_transform(transform), f"{column} {uuid.uuid4()}")
 
 
 def others(loaded, schema):
@@ -47,12 +61,16 @@ def others(loaded, schema):
     def append():
         loaded().append(schema.empty_table())
 
-    return {"expire": expire, "append": append}
+    def repartition():
+        theirs = loaded()
+        partitioned(theirs, () if theirs.spec().fields else ("bucket[3] k",))
+
+    return {"expire": expire, "append": append, "repartition": repartition}
 
 
 @histories()
-@given(DENSE, UPPERS, st.dictionaries(st.integers(0, 10), FATES, max_size=4), KEYS)
-def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, key):
+@given(DENSE, UPPERS, st.dictionaries(st.integers(0, 10), FATES, max_size=4), KEYS, SPECS)
+def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, key, spec):
     made, rows = keyed_history(changes)
     with TemporaryDirectory() as folder:
         config = LakeSinkConfig(IcebergPlace("n", "t"), "UPSERT" if key else "APPEND", key)
@@ -61,6 +79,7 @@ def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fa
         target.ensure()
         catalog = load_catalog("default", **catalog_properties(access, None))
         loaded = partial(catalog.load_table, target.rows.identifier)
+        partitioned(loaded(), spec)
         run(
             Faulty(target, others(loaded, target.rows.schema), fates),
             config,

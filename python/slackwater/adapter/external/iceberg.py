@@ -21,8 +21,10 @@ import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
 from slackwater.adapter.external.iceberg_files import CommitFiles
+from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.iceberg.partitions import are_told_by
 from slackwater.storage.iceberg.progress import (
     History,
     OtherSink,
@@ -167,10 +169,13 @@ class IcebergSinkTable:
     ) -> None:
         snapshots, update = self._library.table.snapshots, self._library.table.update
         metadata, io = self._table.metadata, self._table.io
-        data = files.data(changes.inserted.select(fit.schema.names), fit)
-        deletes = [] if changes.deleted is None else self._deletes(files, fit, changes.deleted)
         parent = metadata.current_snapshot()
         known = [] if parent is None else parent.manifests(io)
+        spec = self._spec()
+        deletes = []
+        if changes.deleted is not None:
+            deletes = self._deletes(files, fit, changes.deleted, known)
+        data = files.data(changes.inserted.select(fit.schema.names), fit, spec)
         parent_id = None if parent is None else parent.snapshot_id
         path = files.manifest_list([*files.manifests(data, deletes), *known], parent_id)
         snapshot = snapshots.Snapshot(
@@ -180,12 +185,6 @@ class IcebergSinkTable:
             manifest_list=path,
             summary=self._summary(parent, data, deletes, entries),
             schema_id=metadata.current_schema_id,
-        )
-        requirements = (
-            update.AssertTableUUID(uuid=metadata.table_uuid),
-            update.AssertRefSnapshotId(ref=MAIN, snapshot_id=parent_id),
-            update.AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
-            update.AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
         )
         updates = (
             update.AddSnapshotUpdate(snapshot=snapshot),
@@ -199,7 +198,17 @@ class IcebergSinkTable:
             ),
         )
         files.sync()
-        self._exchange(requirements, updates)
+        self._exchange(self._requirements(), updates)
+
+    def _requirements(self) -> tuple[Any, ...]:
+        """The table is as it was loaded."""
+        update, metadata = self._library.table.update, self._table.metadata
+        return (
+            update.AssertTableUUID(uuid=metadata.table_uuid),
+            update.AssertRefSnapshotId(ref=MAIN, snapshot_id=metadata.current_snapshot_id),
+            update.AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),
+            update.AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),
+        )
 
     def _exchange(self, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> None:
         """Commits once. Raises `TableChanged`."""
@@ -215,11 +224,40 @@ class IcebergSinkTable:
         self._table.metadata = done.metadata
         self._table.metadata_location = done.metadata_location
 
-    def _deletes(self, files: CommitFiles, fit: Fit, deleted: pa.Table) -> list[Any]:
+    def _deletes(
+        self, files: CommitFiles, fit: Fit, deleted: pa.Table, known: Sequence[Any]
+    ) -> list[Any]:
         # Of a table without rows none has to go.
-        if not self._has_rows():
+        if not any(map(_has_files, known)) or not deleted.num_rows:
             return []
-        return files.deletes(deleted, fit.of(deleted.column_names))
+        spec = self._scope(fit.ids(deleted.column_names), known)
+        return files.deletes(deleted, fit.of(deleted.column_names), spec)
+
+    def _scope(self, ids: Sequence[int], known: Sequence[Any]) -> WrittenSpec:
+        """The spec of deletes that reach all rows with values of these fields.
+
+        Where they tell the partition of a row, it is that. Else a row may be in any of them, and
+        the spec is one without partitions.
+        """
+        spec = self._spec()
+        is_data = self._library.manifest.ManifestContent.DATA
+        written = (each for each in known if each.content == is_data and _has_files(each))
+        specs = {each.partition_spec_id for each in written}
+        if specs <= {spec.spec_id} and are_told_by(spec.columns, ids):
+            return spec
+        return whole_spec(self._table.metadata) or self._with_whole_spec()
+
+    def _with_whole_spec(self) -> WrittenSpec:
+        """Gives the table a spec without partitions, in a commit of its own. Raises
+        `TableChanged`."""
+        update, metadata = self._library.table.update, self._table.metadata
+        spec_id = max(each.spec_id for each in metadata.partition_specs) + 1
+        made = self._library.partitioning.PartitionSpec(spec_id=spec_id)
+        self._exchange(self._requirements(), (update.AddPartitionSpecUpdate(spec=made),))
+        found = whole_spec(self._table.metadata)
+        if found is None:
+            raise self._target.misfit("its catalog keeps no partition spec without partitions")
+        return found
 
     def _summary(
         self, parent: Any, data: Sequence[Any], deletes: Sequence[Any], entries: dict[str, str]
@@ -227,7 +265,8 @@ class IcebergSinkTable:
         snapshots = self._library.table.snapshots
         collected = snapshots.SnapshotSummaryCollector()
         for each in (*data, *deletes):
-            collected.add_file(each, schema=self._table.metadata.schema())
+            # Not by partitions: their names may have values that Python has no dates for.
+            collected.metrics.add_file(each)
         operation = snapshots.Operation.APPEND
         if deletes:
             operation = snapshots.Operation.OVERWRITE if data else snapshots.Operation.DELETE
@@ -243,10 +282,16 @@ class IcebergSinkTable:
             raise self._target.misfit(
                 f"its format version is {metadata.format_version}, and not {_FORMAT}"
             )
-        if not metadata.spec().is_unpartitioned():
-            raise self._target.misfit("it is partitioned")
+        self._spec()
         try:
             return fitted(self._target.rows.schema, json.loads(metadata.schema().model_dump_json()))
+        except Misfit as misfit:
+            raise self._target.misfit(str(misfit)) from None
+
+    def _spec(self) -> WrittenSpec:
+        """The partition spec of the table. Raises SLACKWATER_COLUMN_MISMATCH."""
+        try:
+            return written_spec(self._library, self._table.metadata)
         except Misfit as misfit:
             raise self._target.misfit(str(misfit)) from None
 
@@ -257,7 +302,7 @@ class IcebergSinkTable:
     def _has_rows(self) -> bool:
         current = self._table.metadata.current_snapshot()
         manifests = [] if current is None else current.manifests(self._table.io)
-        return any(each.has_added_files() or each.has_existing_files() for each in manifests)
+        return any(map(_has_files, manifests))
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -268,6 +313,11 @@ class IcebergSinkTable:
             raise self._target.unreachable(
                 first_line(str(failed) or type(failed).__name__)
             ) from None
+
+
+def _has_files(manifest: Any) -> bool:
+    """Whether files of the table are in a manifest."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def history_of(metadata: Any) -> History:

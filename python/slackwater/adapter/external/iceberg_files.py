@@ -18,6 +18,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater.adapter.external.iceberg_partitions import WrittenSpec
+from slackwater.storage.iceberg.partitions import Partition, split
 from slackwater.storage.iceberg.schema import Fit
 from slackwater.storage.iceberg.statistics import statistics_of
 
@@ -39,17 +41,16 @@ class CommitFiles:
     _name: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
     _paths: list[str] = field(default_factory=list, init=False)
 
-    def data(self, rows: pa.Table, fit: Fit) -> list[Any]:
-        """The data files with the rows."""
-        return [self._written(piece, fit, None) for piece in pieces(rows, FILE_BYTES)]
+    def data(self, rows: pa.Table, fit: Fit, spec: WrittenSpec) -> list[Any]:
+        """The data files with the rows, of each partition its own."""
+        return list(self._split(rows, fit, spec, None))
 
-    def deletes(self, keys: pa.Table, fit: Fit) -> list[Any]:
-        """The files that delete all older rows with these keys."""
-        ids = fit.ids(keys.column_names)
-        return [self._written(piece, fit, ids) for piece in pieces(keys, FILE_BYTES)]
+    def deletes(self, keys: pa.Table, fit: Fit, spec: WrittenSpec) -> list[Any]:
+        """The files that delete all older rows with these keys, where that spec has them."""
+        return list(self._split(keys, fit, spec, fit.ids(keys.column_names)))
 
     def manifests(self, data: Sequence[Any], deletes: Sequence[Any]) -> list[Any]:
-        """The manifests of files: one for each of the two kinds that there is."""
+        """The manifests of files: one for each of the two kinds that there is, of one spec each."""
         kinds = ((data, self.library.manifest.ManifestWriterV2), (deletes, _deletes(self.library)))
         return [self._manifest(files, kind) for files, kind in kinds if files]
 
@@ -92,7 +93,18 @@ class CommitFiles:
         self._paths.append(made)
         return made
 
-    def _written(self, rows: pa.Table, fit: Fit, equality_ids: list[int] | None) -> Any:
+    def _split(
+        self, rows: pa.Table, fit: Fit, spec: WrittenSpec, equality_ids: list[int] | None
+    ) -> Iterator[Any]:
+        for partition, part in split(rows.cast(fit.schema), spec.columns):
+            for piece in pieces(part, FILE_BYTES):
+                file = self._written(piece, fit, partition, equality_ids)
+                file.spec_id = spec.spec_id
+                yield file
+
+    def _written(
+        self, rows: pa.Table, fit: Fit, partition: Partition, equality_ids: list[int] | None
+    ) -> Any:
         library = self.library
         content = library.manifest.DataFileContent
         path = self._path("data", f"{self._name}-{len(self._paths)}.parquet")
@@ -106,13 +118,13 @@ class CommitFiles:
                 store_decimal_as_integer=True,
             )
             with writer:
-                writer.write_table(rows.cast(fit.schema), row_group_size=_GROUP_ROWS)
+                writer.write_table(rows, row_group_size=_GROUP_ROWS)
         found = statistics_of(writer.writer.metadata, fit.leaves)
-        file = library.manifest.DataFile.from_args(
+        return library.manifest.DataFile.from_args(
             content=content.DATA if equality_ids is None else content.EQUALITY_DELETES,
             file_path=path,
             file_format=library.manifest.FileFormat.PARQUET,
-            partition=library.typedef.Record(),
+            partition=library.typedef.Record(*partition),
             record_count=found.rows,
             file_size_in_bytes=len(output),
             column_sizes=found.sizes,
@@ -126,15 +138,13 @@ class CommitFiles:
             equality_ids=equality_ids,
             sort_order_id=None,
         )
-        file.spec_id = self.table.metadata.default_spec_id
-        return file
 
     def _manifest(self, files: Sequence[Any], kind: Any) -> Any:
         manifest = self.library.manifest
         metadata = self.table.metadata
         path = self._path("metadata", f"{self._name}-m{len(self._paths)}.avro")
         writer = kind(
-            metadata.spec(),
+            metadata.specs()[files[0].spec_id],
             metadata.schema(),
             self.table.io.new_output(path),
             self.snapshot_id,
