@@ -366,6 +366,61 @@ def test_a_table_that_does_not_fit_any_more(access):
         assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
 
 
+WIDER = pa.schema([*COLUMNS, pa.field("é", pa.list_(pa.field("element", pa.int32())), False)])
+
+
+def test_columns_that_the_relation_gets_are_added(access, iceberg_java, monkeypatch):
+    """Also when the sink ends behind it, and when another writer is faster."""
+    table = made(access, key=["k"])
+    table.commit(changes([(1, "a")], [1]), at(10))
+    target = replace(table.target, rows=replace(table.target.rows, schema=WIDER))
+    target.ensure()
+    assert by_library(access, table).schema().column_names == ["k", "v"]
+    wider = target.opened()
+    assert wider.load() == at(10)
+    by_library(access, table).append(inserted((100, "theirs")))
+    more = LakeChanges(inserted((2, "b", [7]), columns=WIDER), pa.table({"k": pa.array([2])}))
+    with pytest.raises(TableChanged):
+        wider.commit(more, at(20, version=1))
+    assert by_library(access, table).schema().column_names == ["k", "v"]
+    assert wider.load() == at(10)
+    with monkeypatch.context() as patched:
+        dies(patched, "data", 1)
+        with pytest.raises(Killed):
+            wider.commit(more, at(20, version=1))
+    found = by_library(access, table).schema()
+    assert [str(each) for each in found.fields] == [
+        "1: k: required long",
+        "2: v: optional string",
+        "3: é: optional list<int>",
+    ]
+    late = target.opened()
+    assert late.load() == at(10)
+    late.commit(more, at(20, version=1))
+    # The one without the columns may still commit to what it has loaded: nothing is lost by it.
+    assert table.load() == at(20, version=1)
+    table.commit(changes([(3, "c")], [3]), at(30, version=1))
+    rows = [[1, "a", None], [100, "theirs", None], [2, "b", "[7]"], [3, "c", None]]
+    assert iceberg_java.rows(location(access, table)) == rows
+    with by_library(access, table).update_schema() as theirs:
+        theirs.delete_column("é")
+    for fails in (late.load, target.ensure):
+        with pytest.raises(SlackwaterError, match="it has no column é any more") as refused:
+            fails()
+        assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+def test_a_new_sink_adds_no_columns_to_a_table_of_others(access):
+    table = made(access)
+    with pytest.raises(SlackwaterError, match="it has no column é"):
+        a_target(access, WIDER, table.identifier).ensure()
+    # A relation may get columns before the sink has committed anything.
+    wider = a_target(access, WIDER, table.identifier).opened()
+    assert wider.load() is None
+    wider.commit(LakeChanges(inserted((2, "b", [7]), columns=WIDER)), at(20))
+    assert by_library(access, table).scan().to_arrow().to_pylist() == [{"k": 2, "v": "b", "é": [7]}]
+
+
 def test_the_first_contents_delete_nothing(access):
     table = made(access, key=["k"])
     table.commit(changes([], []), at(10))

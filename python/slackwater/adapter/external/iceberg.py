@@ -9,7 +9,6 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import sqlalchemy.exc
 from slackwater.adapter.external import libraries
 from slackwater.adapter.external.iceberg_files import CommitFiles
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
+from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.partitions import are_told_by
@@ -33,7 +33,15 @@ from slackwater.storage.iceberg.progress import (
     properties_of,
     recorded,
 )
-from slackwater.storage.iceberg.schema import Fit, Misfit, SinkColumns, fitted, new_schema
+from slackwater.storage.iceberg.schema import (
+    Fit,
+    Json,
+    Misfit,
+    SinkColumns,
+    fitted,
+    new_schema,
+    with_added,
+)
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
 from slackwater.storage.sink_errors import progress_lost, unreachable
 
@@ -119,7 +127,9 @@ class IcebergSinkTable:
                 rows.identifier, made, properties=_PROPERTIES
             )
         found = self.load()
-        self._fit()
+        if found is None:
+            # Columns are added to what the sink writes already, and to no table of others.
+            self._fit(self._schema())
         if found is None and rows.key and self._has_rows():
             raise target.misfit("MODE UPSERT begins with a table without rows")
 
@@ -147,6 +157,7 @@ class IcebergSinkTable:
                 f"{self._target.object_name} commits to a table that it has not loaded"
             )
         with self._reaching():
+            self._add_columns()
             fit = self._fit()
             metadata = self._table.metadata
             files = CommitFiles(self._library, self._table, metadata.new_snapshot_id())
@@ -275,18 +286,52 @@ class IcebergSinkTable:
             previous_summary=None if parent is None else parent.summary,
         )
 
-    def _fit(self) -> Fit:
-        """The columns as the table has them now. Raises SLACKWATER_COLUMN_MISMATCH."""
+    def _fit(self, schema: Json | None = None) -> Fit:
+        """The columns as the table has them once it has all, or with that schema.
+
+        Raises SLACKWATER_COLUMN_MISMATCH.
+        """
         metadata = self._table.metadata
         if metadata.format_version != _FORMAT:
             raise self._target.misfit(
                 f"its format version is {metadata.format_version}, and not {_FORMAT}"
             )
         self._spec()
+        schema = self._with_added() if schema is None else schema
         try:
-            return fitted(self._target.rows.schema, json.loads(metadata.schema().model_dump_json()))
+            return fitted(self._target.rows.schema, schema)
         except Misfit as misfit:
             raise self._target.misfit(str(misfit)) from None
+
+    def _schema(self) -> Json:
+        """The table's schema."""
+        return schema_json(self._table.metadata.schema())
+
+    def _with_added(self) -> Json:
+        """The table's schema with the columns that the relation has got."""
+        metadata = self._table.metadata
+        others = [schema_json(each) for each in metadata.schemas]
+        columns, last_id = self._target.rows.schema, metadata.last_column_id
+        try:
+            return with_added(columns, self._schema(), others, last_id)
+        except Misfit as misfit:
+            raise self._target.misfit(str(misfit)) from None
+
+    def _add_columns(self) -> None:
+        """Gives the table the columns that it does not have, in a commit of its own: a sink that
+        ends behind it finds them. Raises `TableChanged`, SLACKWATER_COLUMN_MISMATCH."""
+        update, metadata = self._library.table.update, self._table.metadata
+        schema = self._with_added()
+        if schema == self._schema():
+            return
+        self._fit()
+        made = self._library.schema.Schema.model_validate(schema)
+        last = update.AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id)
+        updates = (
+            update.AddSchemaUpdate(schema_=made),
+            update.SetCurrentSchemaUpdate(schema_id=-1),
+        )
+        self._exchange((*self._requirements(), last), updates)
 
     def _spec(self) -> WrittenSpec:
         """The partition spec of the table. Raises SLACKWATER_COLUMN_MISMATCH."""

@@ -165,6 +165,29 @@ def fitted(columns: pa.Schema, table: Json) -> Fit:
     return Fit(pa.schema(_fitted_fields("", list(columns), table["fields"])))
 
 
+def with_added(columns: pa.Schema, table: Json, others: Sequence[Json], last_id: int) -> Json:
+    """The table's schema with those of the columns that it does not have, as optional ones.
+
+    It is the schema itself when nothing has to be added. `others` are all schemas that the table
+    has or had, and `last_id` is the last id that it has given to a field. Raises `Misfit` for a
+    column that was removed from the table: old rows have lost what it had.
+    """
+    known = {each["name"] for each in table["fields"]}
+    added = [each for each in columns if each.name not in known]
+    if not added:
+        return table
+    former = {each["name"] for schema in others for each in schema["fields"]}
+    for each in added:
+        if each.name in former:
+            raise Misfit(f"it has no column {each.name} any more")
+    _check_paths(columns)
+    return {
+        **table,
+        "schema-id": max(each["schema-id"] for each in others) + 1,
+        "fields": [*table["fields"], *_new_fields(added, _Ids(last_id))],
+    }
+
+
 def _new_fields(fields: Sequence[pa.Field] | pa.Schema, ids: _Ids) -> list[dict[str, Any]]:
     numbers = [ids.next() for _ in fields]
     return [
