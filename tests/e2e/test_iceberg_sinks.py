@@ -110,16 +110,24 @@ def test_columns_of_the_relation_become_columns_of_the_table(workplace, lake):
     place.sql("CREATE TABLE t (k INT, v STRING)")
     place.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     place.sql(f"CREATE SINK one FROM t INTO {lake.into('one')} KEY (k) MODE UPSERT {INTERVAL}")
+    rewriting = INTERVAL.replace(")", ", DELETES = 'rewrite')")
+    place.sql(f"CREATE SINK plain FROM t INTO {lake.into('plain')} KEY (k) MODE UPSERT {rewriting}")
     place.sql(f"CREATE SINK every FROM t INTO {lake.into('every')} MODE APPEND {INTERVAL}")
     wait_until(lambda: lake.rows("one") == [(1, "a"), (2, "b")], what="the snapshot is there")
     place.sql("CREATE MATERIALIZED VIEW w AS SELECT k, v, 2 * k AS twice FROM t")
-    for sink in ("one", "every"):
+    for sink in ("one", "plain", "every"):
         place.sql(f"ALTER SINK {sink} SET FROM w")
     place.sql("UPDATE t SET v = 'c' WHERE k = 1")
     wait_until(
         lambda: lake.rows("one") == [(1, "c", 2), (2, "b", None)],
         what="the other relation is written",
     )
+
+    def plain():
+        rows = lake.table("plain").scan().to_arrow().to_pylist()
+        return sorted((each["k"], each["v"], each.get("twice")) for each in rows)
+
+    wait_until(lambda: plain() == [(1, "c", 2), (2, "b", None)], what="a file is written anew")
 
     def every():
         rows = lake.table("every").scan().to_arrow().to_pylist()

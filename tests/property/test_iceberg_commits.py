@@ -25,6 +25,7 @@ from tests.property.test_storage_lake_sink import (
     run,
 )
 from tests.support.iceberg.java import Tables
+from tests.support.iceberg.writing import written_by_java
 from tests.support.storage.fake_lakes import Faulty
 
 from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
@@ -33,7 +34,17 @@ from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 
 pytestmark = pytest.mark.spark
 
-FATES = st.sampled_from(["crash before", "crash after", "expire", "append", "repartition"])
+FATES = st.sampled_from(
+    ["crash before", "crash after", "expire", "append", "repartition", "compact"]
+)
+DELETES = st.sampled_from(["equality", "rewrite"])
+CONFIGS = st.builds(
+    lambda key, deletes: LakeSinkConfig(
+        IcebergPlace("n", "t"), "UPSERT" if key else "APPEND", key, deletes=deletes
+    ),
+    KEYS,
+    DELETES,
+)
 SPECS = st.sampled_from([(), ("identity k",), ("bucket[2] v",), ("void k", "truncate[1] v")])
 """The partitions of a table: transforms of its columns."""
 
@@ -48,8 +59,9 @@ def partitioned(table, spec):
             update.add_field(column, parse_transform(transform), f"{column} {uuid.uuid4()}")
 
 
-def others(loaded, schema):
-    """What other writers do, by the names of their fates; `loaded` gives the table as it is now."""
+def others(loaded, schema, compact):
+    """What other writers do, by the names of their fates; `loaded` gives the table as it is now,
+    and `compact` is what Iceberg's own library does."""
 
     def expire():
         theirs = loaded()
@@ -65,28 +77,35 @@ def others(loaded, schema):
         theirs = loaded()
         partitioned(theirs, () if theirs.spec().fields else ("bucket[3] k",))
 
-    return {"expire": expire, "append": append, "repartition": repartition}
+    return {"expire": expire, "append": append, "repartition": repartition, "compact": compact}
 
 
 @histories()
-@given(DENSE, UPPERS, st.dictionaries(st.integers(0, 10), FATES, max_size=4), KEYS, SPECS)
-def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, key, spec):
+@given(DENSE, UPPERS, st.dictionaries(st.integers(0, 10), FATES, max_size=4), CONFIGS, SPECS)
+def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, config, spec):
     made, rows = keyed_history(changes)
     with TemporaryDirectory() as folder:
-        config = LakeSinkConfig(IcebergPlace("n", "t"), "UPSERT" if key else "APPEND", key)
         access = Tables(Path(folder)).access()
         target = IcebergTarget(access, None, "w", "the_sink", sink_columns(config, DESC))
         target.ensure()
         catalog = load_catalog("default", **catalog_properties(access, None))
         loaded = partial(catalog.load_table, target.rows.identifier)
         partitioned(loaded(), spec)
+
+        def compact():
+            with written_by_java(iceberg_java, access, target.rows.identifier) as theirs:
+                theirs.compact()
+
         run(
-            Faulty(target, others(loaded, target.rows.schema), fates),
+            Faulty(target, others(loaded, target.rows.schema, compact), fates),
             config,
             made,
             uppers,
             Leadership(),
         )
         found = iceberg_java.rows(loaded().metadata_location)
-        catalog.close()
         assert Counter(map(tuple, found)) == expected(config, made, rows)
+        if config.mode == "APPEND" or config.deletes == "rewrite":
+            by_library = loaded().scan().to_arrow().to_pylist()
+            assert Counter(tuple(row.values()) for row in by_library) == Counter(map(tuple, found))
+        catalog.close()

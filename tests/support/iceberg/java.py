@@ -21,6 +21,7 @@ from tests.support.server.ingress import held_port
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.schema import SinkColumns
+from slackwater.storage.lake.config import DeletesBy
 
 _ATTEMPTS = 10
 JARS = Path(__file__).parents[3] / ".iceberg"
@@ -171,10 +172,11 @@ def a_target(
     key: Sequence[str] = (),
     sink: str = "sink-1",
     aws: AwsAccess | None = None,
+    deletes: DeletesBy = "equality",
 ) -> IcebergTarget:
     """The table of a sink, of that name or a new one."""
     identifier = named or ("n", f"t{uuid.uuid4().hex}")
-    rows = SinkColumns(identifier, "the table t", columns, tuple(key))
+    rows = SinkColumns(identifier, "the table t", columns, tuple(key), deletes)
     return IcebergTarget(access, aws, sink, "the sink", rows)
 
 

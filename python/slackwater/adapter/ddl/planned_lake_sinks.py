@@ -18,6 +18,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.config import (
     DEFAULT_COMMIT_INTERVAL_MS,
+    DeletesBy,
     LakePlace,
     LakeSinkConfig,
     check_lake_sink,
@@ -41,6 +42,7 @@ class LakeSinkPlanner:
         """
         envelope = statement.envelope
         connection: GlobalId | None = None
+        deletes: DeletesBy | None = None
         match statement.connector:
             case DeltaSinkConnector() as connector:
                 place: LakePlace = delta_place(connector.path)
@@ -48,6 +50,7 @@ class LakeSinkPlanner:
                 named = named_table(self.state(), context, connector.table, "CREATE SINK")
                 place, connection = named.place, named.connection
                 connector = replace(connector, table=named.table)
+                deletes = connector.deletes
             case _:
                 raise AssertionError(f"{blank.full_name} writes no table")
         interval_ms = connector.commit_interval_ms
@@ -58,6 +61,7 @@ class LakeSinkPlanner:
             is_enforced=connector.is_enforced,
             snapshot=statement.snapshot,
             commit_interval_ms=DEFAULT_COMMIT_INTERVAL_MS if interval_ms is None else interval_ms,
+            deletes=deletes or "equality",
         )
         self._check(blank, config, desc, connection)
         details = SinkDetails(config, Timestamp(0), connection=connection)

@@ -20,10 +20,13 @@ import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
 from slackwater.adapter.external.iceberg_files import CommitFiles
+from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
+from slackwater.adapter.external.iceberg_rewrites import CurrentFiles, Manifests, Rewritten
 from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
+from slackwater.storage.iceberg.bounds import Keys
 from slackwater.storage.iceberg.partitions import are_told_by
 from slackwater.storage.iceberg.progress import (
     History,
@@ -33,6 +36,7 @@ from slackwater.storage.iceberg.progress import (
     properties_of,
     recorded,
 )
+from slackwater.storage.iceberg.projection import Unreadable
 from slackwater.storage.iceberg.schema import (
     Fit,
     Json,
@@ -108,6 +112,7 @@ class IcebergSinkTable:
         self._target = target
         self._library = library
         self._table: Any = None
+        self._read = Manifests(library)
         with self._reaching():
             self._catalog = opened(library, target.access, target.aws)
 
@@ -178,38 +183,63 @@ class IcebergSinkTable:
     def _commit(
         self, files: CommitFiles, fit: Fit, changes: LakeChanges, entries: dict[str, str]
     ) -> None:
-        snapshots, update = self._library.table.snapshots, self._library.table.update
-        metadata, io = self._table.metadata, self._table.io
-        parent = metadata.current_snapshot()
-        known = [] if parent is None else parent.manifests(io)
-        spec = self._spec()
-        deletes = []
-        if changes.deleted is not None:
-            deletes = self._deletes(files, fit, changes.deleted, known)
-        data = files.data(changes.inserted.select(fit.schema.names), fit, spec)
-        parent_id = None if parent is None else parent.snapshot_id
-        path = files.manifest_list([*files.manifests(data, deletes), *known], parent_id)
-        snapshot = snapshots.Snapshot(
+        known = self._manifests()
+        new: list[Any] = []
+        removed: Sequence[Listed] = ()
+        # Of a table without rows none has to go.
+        if changes.deleted is not None and changes.deleted.num_rows and any(map(_has_files, known)):
+            if self._target.rows.deletes == "rewrite":
+                rewritten = self._without(files, fit, changes.deleted)
+                new, removed = [*rewritten.added], rewritten.removed
+            else:
+                new = self._deletes(files, fit, changes.deleted, known)
+        new += files.data(changes.inserted.select(fit.schema.names), fit, self._spec())
+        made = Rewritten(new, removed)
+        sequence = self._table.metadata.next_sequence_number()
+        properties = properties_of(entries, files.snapshot_id, sequence)
+        set_properties = self._library.table.update.SetPropertiesUpdate(updates=properties)
+        self._put(files, made, self._summary(made, entries), set_properties)
+
+    def _put(self, files: CommitFiles, made: Rewritten, summary: Any, *more: Any) -> None:
+        """Commits a snapshot that has new files and lacks others, with other updates.
+
+        Raises `TableChanged`.
+        """
+        metadata, update = self._table.metadata, self._library.table.update
+        parent_id = metadata.current_snapshot_id
+        known = files.without(self._manifests(), made.removed)
+        manifests = [*files.manifests(made.added), *known]
+        snapshot = self._library.table.snapshots.Snapshot(
             snapshot_id=files.snapshot_id,
             parent_snapshot_id=parent_id,
             sequence_number=metadata.next_sequence_number(),
-            manifest_list=path,
-            summary=self._summary(parent, data, deletes, entries),
+            manifest_list=files.manifest_list(manifests, parent_id),
+            summary=summary,
             schema_id=metadata.current_schema_id,
         )
-        updates = (
-            update.AddSnapshotUpdate(snapshot=snapshot),
-            update.SetSnapshotRefUpdate(
-                ref_name=MAIN,
-                type=self._library.table.refs.SnapshotRefType.BRANCH,
-                snapshot_id=snapshot.snapshot_id,
-            ),
-            update.SetPropertiesUpdate(
-                updates=properties_of(entries, snapshot.snapshot_id, snapshot.sequence_number)
-            ),
+        current = update.SetSnapshotRefUpdate(
+            ref_name=MAIN, type="branch", snapshot_id=files.snapshot_id
         )
         files.sync()
+        updates = (update.AddSnapshotUpdate(snapshot=snapshot), current, *more)
         self._exchange(self._requirements(), updates)
+
+    def _manifests(self) -> list[Any]:
+        current = self._table.metadata.current_snapshot()
+        return [] if current is None else list(current.manifests(self._table.io))
+
+    def _without(self, files: CommitFiles, fit: Fit, deleted: pa.Table) -> Rewritten:
+        """Raises SLACKWATER_COLUMN_MISMATCH for files that cannot be written anew."""
+        names = deleted.column_names
+        keys = Keys(fit.ids(names), deleted.cast(fit.of(names).schema))
+        try:
+            return self._current().without(files, keys)
+        except (Unreadable, Misfit) as unknown:
+            raise self._target.misfit(str(unknown)) from None
+
+    def _current(self) -> CurrentFiles:
+        """Raises `Unreadable`."""
+        return CurrentFiles.of(self._table, self._read.read(self._table, self._manifests()))
 
     def _requirements(self) -> tuple[Any, ...]:
         """The table is as it was loaded."""
@@ -238,9 +268,6 @@ class IcebergSinkTable:
     def _deletes(
         self, files: CommitFiles, fit: Fit, deleted: pa.Table, known: Sequence[Any]
     ) -> list[Any]:
-        # Of a table without rows none has to go.
-        if not any(map(_has_files, known)) or not deleted.num_rows:
-            return []
         spec = self._scope(fit.ids(deleted.column_names), known)
         return files.deletes(deleted, fit.of(deleted.column_names), spec)
 
@@ -270,19 +297,25 @@ class IcebergSinkTable:
             raise self._target.misfit("its catalog keeps no partition spec without partitions")
         return found
 
-    def _summary(
-        self, parent: Any, data: Sequence[Any], deletes: Sequence[Any], entries: dict[str, str]
-    ) -> Any:
-        snapshots = self._library.table.snapshots
+    def _summary(self, made: Rewritten, entries: dict[str, str]) -> Any:
+        snapshots, known = self._library.table.snapshots, self._library.manifest.DataFileContent
         collected = snapshots.SnapshotSummaryCollector()
-        for each in (*data, *deletes):
-            # Not by partitions: their names may have values that Python has no dates for.
-            collected.metrics.add_file(each)
-        operation = snapshots.Operation.APPEND
-        if deletes:
-            operation = snapshots.Operation.OVERWRITE if data else snapshots.Operation.DELETE
+        # Not by partitions: their names may have values that Python has no dates for.
+        for file in made.added:
+            collected.metrics.add_file(file)
+        for each in made.removed:
+            collected.metrics.remove_file(each.entry.data_file)
+        contents = {each.content for each in made.added}
+        has_data = known.DATA in contents
+        is_append = not made.removed and contents <= {known.DATA}
+        operation = snapshots.Operation.OVERWRITE if has_data else snapshots.Operation.DELETE
+        parent = self._table.metadata.current_snapshot()
         return snapshots.update_snapshot_summaries(
-            summary=snapshots.Summary(operation=operation, **collected.build(), **entries),
+            summary=snapshots.Summary(
+                operation=snapshots.Operation.APPEND if is_append else operation,
+                **collected.build(),
+                **entries,
+            ),
             previous_summary=None if parent is None else parent.summary,
         )
 
@@ -345,9 +378,7 @@ class IcebergSinkTable:
         return found.metadata.snapshot_by_id(snapshot_id) is not None
 
     def _has_rows(self) -> bool:
-        current = self._table.metadata.current_snapshot()
-        manifests = [] if current is None else current.manifests(self._table.io)
-        return any(map(_has_files, manifests))
+        return any(map(_has_files, self._manifests()))
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:

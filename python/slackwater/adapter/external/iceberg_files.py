@@ -7,6 +7,7 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,14 +19,16 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec
 from slackwater.storage.iceberg.partitions import Partition, split
-from slackwater.storage.iceberg.schema import Fit
+from slackwater.storage.iceberg.schema import Fit, Leaf, file_leaves
 from slackwater.storage.iceberg.statistics import statistics_of
 
 FILE_BYTES = 512 * 1024 * 1024
 """The bytes in memory of the rows that one file has at most."""
 _GROUP_ROWS = 256 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
 _CODEC = "write.parquet.compression-codec"
 _AVRO_CODEC = "write.avro.compression-codec"
 _EQUALITY_IDS = 135
@@ -49,10 +52,44 @@ class CommitFiles:
         """The files that delete all older rows with these keys, where that spec has them."""
         return list(self._split(keys, fit, spec, fit.ids(keys.column_names)))
 
-    def manifests(self, data: Sequence[Any], deletes: Sequence[Any]) -> list[Any]:
-        """The manifests of files: one for each of the two kinds that there is, of one spec each."""
-        kinds = ((data, self.library.manifest.ManifestWriterV2), (deletes, _deletes(self.library)))
-        return [self._manifest(files, kind) for files, kind in kinds if files]
+    def rewritten(self, rows: Iterable[pa.Table], instead: Any) -> list[Any]:
+        """The data file with these rows in the partition of another; none when there are none.
+
+        The columns of `rows` have the ids of their fields. Raises `Unreadable` when not.
+        """
+        groups = _grouped(rows)
+        first = next(groups, None)
+        if first is None:
+            return []
+        parts = (instead.partition[place] for place in range(len(instead.partition)))
+        leaves = file_leaves(first.schema)
+        file = self._file(itertools.chain([first], groups), leaves, tuple(parts), None)
+        file.spec_id = instead.spec_id
+        return [file]
+
+    def manifests(self, files: Iterable[Any]) -> list[Any]:
+        """The manifests of new files: one for each kind and spec."""
+        return [
+            self._manifest(spec_id, is_data, [self._added(each) for each in several])
+            for (spec_id, is_data), several in self._by_manifest(files).items()
+        ]
+
+    def without(self, manifests: Iterable[Any], removed: Sequence[Listed]) -> list[Any]:
+        """The manifests of the table without these files, which are told as gone."""
+        gone = {each.file.path for each in removed}
+        touched = {each.manifest for each in removed}
+        kept: list[Any] = []
+        changed: dict[tuple[int, bool], list[Any]] = {}
+        for manifest in manifests:
+            if manifest.manifest_path not in touched:
+                kept.append(manifest)
+                continue
+            is_data = manifest.content == self.library.manifest.ManifestContent.DATA
+            changed.setdefault((manifest.partition_spec_id, is_data), []).extend(
+                self._gone(each) if each.data_file.file_path in gone else self._existing(each)
+                for each in manifest.fetch_manifest_entry(self.table.io)
+            )
+        return [*(self._manifest(*key, several) for key, several in changed.items()), *kept]
 
     def manifest_list(self, manifests: Sequence[Any], parent_id: int | None) -> str:
         """The path of the list with these manifests."""
@@ -98,28 +135,36 @@ class CommitFiles:
     ) -> Iterator[Any]:
         for partition, part in split(rows.cast(fit.schema), spec.columns):
             for piece in pieces(part, FILE_BYTES):
-                file = self._written(piece, fit, partition, equality_ids)
+                file = self._file([piece], fit.leaves, partition, equality_ids)
                 file.spec_id = spec.spec_id
                 yield file
 
-    def _written(
-        self, rows: pa.Table, fit: Fit, partition: Partition, equality_ids: list[int] | None
+    def _file(
+        self,
+        rows: Iterable[pa.Table],
+        leaves: Sequence[Leaf],
+        partition: Partition,
+        equality_ids: list[int] | None,
     ) -> Any:
+        """The file with these rows, of which there are some; their schemas are the same."""
         library = self.library
         content = library.manifest.DataFileContent
         path = self._path("data", f"{self._name}-{len(self._paths)}.parquet")
         output = self.table.io.new_output(path)
         codec = self.table.metadata.properties.get(_CODEC, "zstd")
+        several = iter(rows)
+        first = next(several)
         with output.create() as stream:
             writer = pq.ParquetWriter(
                 stream,
-                fit.schema,
+                first.schema,
                 compression="none" if codec == "uncompressed" else codec,
                 store_decimal_as_integer=True,
             )
             with writer:
-                writer.write_table(rows, row_group_size=_GROUP_ROWS)
-        found = statistics_of(writer.writer.metadata, fit.leaves)
+                for each in itertools.chain([first], several):
+                    writer.write_table(each, row_group_size=_GROUP_ROWS)
+        found = statistics_of(writer.writer.metadata, leaves)
         return library.manifest.DataFile.from_args(
             content=content.DATA if equality_ids is None else content.EQUALITY_DELETES,
             file_path=path,
@@ -139,29 +184,67 @@ class CommitFiles:
             sort_order_id=None,
         )
 
-    def _manifest(self, files: Sequence[Any], kind: Any) -> Any:
-        manifest = self.library.manifest
+    def _by_manifest(self, files: Iterable[Any]) -> dict[tuple[int, bool], list[Any]]:
+        found: dict[tuple[int, bool], list[Any]] = {}
+        data = self.library.manifest.DataFileContent.DATA
+        for each in files:
+            found.setdefault((each.spec_id, each.content == data), []).append(each)
+        return found
+
+    def _manifest(self, spec_id: int, is_data: bool, entries: Sequence[Any]) -> Any:
         metadata = self.table.metadata
         path = self._path("metadata", f"{self._name}-m{len(self._paths)}.avro")
+        kind = self.library.manifest.ManifestWriterV2 if is_data else _deletes(self.library)
         writer = kind(
-            metadata.specs()[files[0].spec_id],
+            metadata.specs()[spec_id],
             metadata.schema(),
             self.table.io.new_output(path),
             self.snapshot_id,
             self._avro_codec,
         )
         with writer:
-            for each in files:
-                writer.add_entry(
-                    manifest.ManifestEntry.from_args(
-                        status=manifest.ManifestEntryStatus.ADDED,
-                        snapshot_id=self.snapshot_id,
-                        sequence_number=None,
-                        file_sequence_number=None,
-                        data_file=each,
-                    )
-                )
+            for each in entries:
+                writer.add_entry(each)
         return writer.to_manifest_file()
+
+    def _added(self, file: Any) -> Any:
+        return self.library.manifest.ManifestEntry.from_args(
+            status=self.library.manifest.ManifestEntryStatus.ADDED,
+            snapshot_id=self.snapshot_id,
+            sequence_number=None,
+            file_sequence_number=None,
+            data_file=file,
+        )
+
+    def _existing(self, entry: Any) -> Any:
+        return self._with_status(entry, "EXISTING", entry.snapshot_id)
+
+    def _gone(self, entry: Any) -> Any:
+        return self._with_status(entry, "DELETED", self.snapshot_id)
+
+    def _with_status(self, entry: Any, status: str, snapshot_id: int) -> Any:
+        return self.library.manifest.ManifestEntry.from_args(
+            status=self.library.manifest.ManifestEntryStatus[status],
+            snapshot_id=snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.data_file,
+        )
+
+
+def _grouped(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in groups of a file, of which there may be fewer than in what they come from."""
+    held: list[pa.Table] = []
+    for each in rows:
+        held.append(each)
+        if (
+            sum(map(len, held)) >= _GROUP_ROWS
+            or sum(group.nbytes for group in held) >= _GROUP_BYTES
+        ):
+            yield pa.concat_tables(held)
+            held.clear()
+    if held:
+        yield pa.concat_tables(held)
 
 
 def local_file(location: str) -> str | None:

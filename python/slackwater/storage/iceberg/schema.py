@@ -20,6 +20,7 @@ from slackwater.repr.relation import RelationDesc, unclear_field
 from slackwater.storage.lake.config import (
     DIFF_NAME,
     TIMESTAMP_NAME,
+    DeletesBy,
     IcebergPlace,
     LakeSinkConfig,
 )
@@ -63,7 +64,8 @@ class _Ids:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column of a Parquet file: the id of its field, and its Iceberg type.
+    """A column of a Parquet file: the id of its field, and its Iceberg type; without one it gets
+    no bounds.
 
     `is_repeated`: a row may have several values of it, or none.
     """
@@ -76,12 +78,14 @@ class Leaf:
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
     """The table of a sink as its definition has it: the parts of its namespace and its name, the
-    columns of its rows, and those of its key. `shown` is the table in messages."""
+    columns of its rows, and those of its key, by which rows go as `deletes` says. `shown` is the
+    table in messages."""
 
     identifier: tuple[str, ...]
     shown: str
     schema: pa.Schema
     key: tuple[str, ...] = ()
+    deletes: DeletesBy = "equality"
 
 
 def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
@@ -102,7 +106,7 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
         fields.append(field.with_name(column.name))
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
-    return SinkColumns(identifier, place.shown, pa.schema(fields), config.key)
+    return SinkColumns(identifier, place.shown, pa.schema(fields), config.key, config.deletes)
 
 
 def table_identifier(place: IcebergPlace, statement: str) -> tuple[str, ...]:
@@ -321,6 +325,17 @@ def _id_of(each: pa.Field) -> int:
     return int(each.metadata[FIELD_ID])
 
 
+def file_leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """The columns of a file of anybody's with these columns, which have the ids of their fields.
+
+    Raises `Misfit` when they have none.
+    """
+    try:
+        return tuple(leaf for each in schema for leaf in _leaves(each))
+    except (KeyError, TypeError):
+        raise Misfit("some of its columns have no ids") from None
+
+
 def _leaves(each: pa.Field, is_repeated: bool = False) -> Iterator[Leaf]:
     """The leaves of a column, in the order of a file's columns."""
     kind = each.type
@@ -330,7 +345,14 @@ def _leaves(each: pa.Field, is_repeated: bool = False) -> Iterator[Leaf]:
     elif pa.types.is_map(kind):
         yield from _leaves(kind.key_field, True)
         yield from _leaves(kind.item_field, True)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _leaves(kind.value_field, True)
     else:
-        yield Leaf(_id_of(each), _plain(kind), is_repeated)
+        yield Leaf(_id_of(each), _leaf_type(kind), is_repeated)
+
+
+def _leaf_type(kind: pa.DataType) -> str:
+    """The Iceberg type of a column of a file; empty: one that no table of ours has."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return "string" if pa.types.is_large_string(kind) else "binary"
+    return _plain(kind) if pa.types.is_decimal(kind) or kind in _NAMES else ""

@@ -14,6 +14,8 @@ from slackwater.storage.lake.history import TableColumn
 from slackwater.storage.sink_rows import SinkKey, refuse_added
 
 LakeMode = Literal["APPEND", "UPSERT"]
+DeletesBy = Literal["equality", "rewrite"]
+"""Rows leave an Iceberg table by files with their keys, or by data files that are written anew."""
 
 DIFF_NAME = "_mz_diff"
 TIMESTAMP_NAME = "_mz_timestamp"
@@ -72,7 +74,7 @@ class LakeSinkConfig:
 
     Not `is_enforced`: of several rows of a key the greatest counts. `snapshot` false leaves out
     what the relation held when the sink began. Commits with changes begin `commit_interval_ms`
-    after each other, or later.
+    after each other, or later. `deletes` is of Iceberg's tables alone.
     """
 
     place: LakePlace
@@ -81,6 +83,7 @@ class LakeSinkConfig:
     is_enforced: bool = True
     snapshot: bool = True
     commit_interval_ms: int = DEFAULT_COMMIT_INTERVAL_MS
+    deletes: DeletesBy = "equality"
 
 
 def check_lake_sink(config: LakeSinkConfig, desc: RelationDesc, object_name: str) -> None:
