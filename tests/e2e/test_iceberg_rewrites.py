@@ -1,5 +1,7 @@
 """Files of Iceberg tables that sinks write anew, read by all that read Iceberg."""
 
+from collections import Counter
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from functools import partial
@@ -8,11 +10,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import IntegerType, ListType, TimeType, UUIDType
+from tests.e2e.test_iceberg_tables import Killed, dies
 from tests.support.iceberg.java import Tables, a_target
 from tests.support.iceberg.writing import an_origin, written_by_java
 
 from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
+from slackwater.storage.iceberg.compaction import CompactionBounds
 from slackwater.storage.lake.table import LakeChanges, LakeProgress, TableChanged
 
 pytestmark = pytest.mark.spark
@@ -181,6 +186,15 @@ def stored(folder):
     return sorted(each for each in folder.rglob("*") if each.suffix in (".parquet", ".avro"))
 
 
+def totals(pieces):
+    """The rows that come and go, and how often."""
+    found = Counter()
+    for rows in pieces:
+        for k, v, diff in zip(*map(pa.ChunkedArray.to_pylist, rows.columns), strict=True):
+            found[k, v] += diff
+    return {row: diff for row, diff in found.items() if diff}
+
+
 def test_a_source_reads_what_has_changed_alone(tmp_path):
     access = Tables(tmp_path).access()
     target = rewriting(access, COLUMNS, ("n", "t"), key=["k"])
@@ -190,13 +204,166 @@ def test_a_source_reads_what_has_changed_alone(tmp_path):
     version = history.newest()
     sink.commit(changed([2, 3], k2="b"), at(20))
     (changes,) = history.after(version)
-    totals = {}
-    for rows in changes.rows:
-        for k, v, diff in zip(*map(pa.ChunkedArray.to_pylist, rows.columns), strict=True):
-            totals[k, v] = totals.get((k, v), 0) + diff
-    assert {key: diff for key, diff in totals.items() if diff} == {
-        (2, "a"): -1,
-        (2, "b"): 1,
-        (3, "a"): -1,
-    }
+    assert totals(changes.rows) == {(2, "a"): -1, (2, "b"): 1, (3, "a"): -1}
     history.close()
+
+
+def compacting(access, every, **more):
+    """The table of a sink that is compacted after so many commits, and it as pyiceberg has it."""
+    target = a_target(access, COLUMNS, ("n", "t"), **more)
+    target = replace(target, rows=replace(target.rows, compact_every=every))
+    sink = opened(target)
+    return target, sink, loaded(access, target)
+
+
+def operations(table):
+    return [each.summary.operation.value for each in table.refresh().metadata.snapshots]
+
+
+def test_small_files_become_one(tmp_path, iceberg_java):
+    """And the deletes that apply to them go; sources see nothing of it, and sinks go on."""
+    access = Tables(tmp_path).access()
+    target, sink, table = compacting(access, 5, key=["k"])
+    history = an_origin(access).opened()
+    for time in range(1, 5):
+        sink.commit(changed([1, time], **{"k1": f"a{time}", f"k{time + 1}": "b"}), at(time))
+        sink.tidy()
+    assert "replace" not in operations(table)
+    sink.commit(changed([4]), at(5))
+    version = history.newest()
+    sink.tidy()
+    assert operations(table)[-1] == "replace"
+    told = table.metadata.current_snapshot().summary.additional_properties
+    assert (told["total-data-files"], told["total-delete-files"]) == ("1", "0")
+    assert told["total-records"] == told["added-records"] == "2"
+    rows = [[1, "a4"], [5, "b"]]
+    assert iceberg_java.rows(table.metadata_location) == rows
+    assert sorted(map(list, map(dict.values, table.scan().to_arrow().to_pylist()))) == rows
+    (changes,) = history.after(version)
+    assert not list(changes.rows)
+    assert not list(changes.deleted)
+    # Others look for the progress behind it, also when older snapshots are gone.
+    assert target.opened().load() == at(5)
+    theirs = loaded(access, target)
+    old = [each.snapshot_id for each in theirs.metadata.snapshots[:-1]]
+    theirs.maintenance.expire_snapshots().by_ids(old).commit()
+    assert sink.load() == at(5)
+    version = history.newest()
+    sink.commit(changed([5], k9="c"), at(6))
+    table = table.refresh()
+    assert iceberg_java.rows(table.metadata_location) == [[1, "a4"], [9, "c"]]
+    (changes,) = history.after(version)
+    assert totals(changes.rows) == {(5, "b"): -1, (9, "c"): 1}
+    history.close()
+
+
+def test_a_sink_that_begins_again_goes_on_counting(tmp_path):
+    access = Tables(tmp_path).access()
+    target, sink, table = compacting(access, 3)
+    for time in (1, 2):
+        sink.commit(LakeChanges(rows_of(k1="a")), at(time))
+        # What has no changes does not count.
+        sink.commit(LakeChanges(rows_of()), at(time))
+    sink = target.opened()
+    sink.load()
+    sink.tidy()
+    assert "replace" not in operations(table)
+    sink.commit(LakeChanges(rows_of(k1="a")), at(3))
+    sink.tidy()
+    assert operations(table)[-1] == "replace"
+    assert len(paths(table)) == 1
+    sink.commit(LakeChanges(rows_of(k1="a")), at(4))
+    sink.tidy()
+    assert operations(table)[-1] == "append"
+
+
+def test_a_compaction_gives_way_to_another_writer(tmp_path, iceberg_java):
+    access = Tables(tmp_path).access()
+    _, sink, table = compacting(access, 2, key=["k"])
+    for time in (1, 2):
+        sink.commit(changed([1], k1=f"a{time}"), at(time))
+    loaded(access, sink._target).append(rows_of(k100="theirs"))
+    files = stored(tmp_path)
+    sink.tidy()
+    assert stored(tmp_path) == files
+    with pytest.raises(TableChanged):
+        sink.commit(changed([1], k1="a3"), at(3))
+    assert sink.load() == at(2)
+    sink.commit(changed([1], k1="a3"), at(3))
+    sink.tidy()
+    assert operations(table)[-1] == "replace"
+    rows = [[1, "a3"], [100, "theirs"]]
+    assert iceberg_java.rows(table.refresh().metadata_location) == rows
+
+
+@pytest.mark.parametrize(
+    "step", ["rewritten", "without", "manifests", "manifest_list", "sync", "_exchange"]
+)
+def test_a_compaction_that_is_killed_changes_nothing(tmp_path, iceberg_java, monkeypatch, step):
+    access = Tables(tmp_path).access()
+    target, sink, table = compacting(access, 2, key=["k"])
+    for time in (1, 2, 3):
+        sink.commit(changed([1], k1=f"a{time}"), at(time))
+    before = operations(table)
+    with monkeypatch.context() as patched:
+        dies(patched, step, 1)
+        with pytest.raises(Killed):
+            sink.tidy()
+    assert operations(table) == before
+    sink = target.opened()
+    assert sink.load() == at(3)
+    sink.commit(changed([1], k1="a4"), at(4))
+    sink.tidy()
+    assert operations(table) == [*before, "overwrite", "replace"]
+    assert iceberg_java.rows(table.metadata_location) == [[1, "a4"]]
+
+
+def test_files_that_cannot_be_compacted_stay(tmp_path, iceberg_java):
+    """Those of another format: the sink goes on beside them."""
+    access = Tables(tmp_path).access()
+    target, sink, table = compacting(access, 1)
+    with written_by_java(iceberg_java, access, target.rows.identifier) as theirs:
+        replace(theirs, file_format="AVRO").change([{"k": 50, "v": "theirs"}])
+    sink.load()
+    for time in (1, 2):
+        sink.commit(LakeChanges(rows_of(k1="a")), at(time))
+        sink.tidy()
+    assert operations(table)[1:] == ["append", "append"]
+    assert len(iceberg_java.rows(table.metadata_location)) == 3
+    rewriting = replace(target, rows=replace(target.rows, key=("k",), deletes="rewrite"))
+    other = rewriting.opened()
+    other.load()
+    with pytest.raises(SlackwaterError, match="its format is AVRO, and not PARQUET") as refused:
+        other.commit(changed([1]), at(9))
+    assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+def test_deletes_of_large_files_become_one(tmp_path, iceberg_java):
+    """Data files stay; what others have written between two deletes is not deleted."""
+    access = Tables(tmp_path).access()
+    bounds = CompactionBounds(small_bytes=0, share=0)
+    target, _, table = compacting(access, 4, key=["k"])
+    sink = replace(target, bounds=bounds, rows=replace(target.rows, compact_every=4)).opened()
+    sink.load()
+    sink.commit(changed([], **{f"k{k}": "a" for k in range(100)}), at(1))
+    for time in (2, 3):
+        sink.commit(changed([time, 7]), at(time))
+    loaded(access, target).append(rows_of(k7="theirs"))
+    assert sink.load() == at(3)
+    files = paths_of(table)
+    for time in (4, 5):
+        sink.commit(changed([time, 8]), at(time))
+    sink.tidy()
+    assert operations(table)[-1] == "replace"
+    assert files == paths_of(table)
+    told = table.metadata.current_snapshot().summary.additional_properties
+    assert (told["removed-delete-files"], told["added-delete-files"]) == ("4", "2")
+    assert told["total-equality-deletes"] == "6"
+    expected = [[k, "a"] for k in range(100) if k not in (2, 3, 4, 5, 7, 8)] + [[7, "theirs"]]
+    assert sorted(iceberg_java.rows(table.metadata_location)) == sorted(expected)
+
+
+def paths_of(table):
+    """The data files of a table which pyiceberg does not scan."""
+    files = table.refresh().inspect.data_files()
+    return set(files.column("file_path").to_pylist())

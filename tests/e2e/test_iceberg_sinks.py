@@ -109,7 +109,8 @@ def test_columns_of_the_relation_become_columns_of_the_table(workplace, lake):
     place = workplace
     place.sql("CREATE TABLE t (k INT, v STRING)")
     place.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
-    place.sql(f"CREATE SINK one FROM t INTO {lake.into('one')} KEY (k) MODE UPSERT {INTERVAL}")
+    compacting = INTERVAL.replace(")", ", COMPACT EVERY = 1)")
+    place.sql(f"CREATE SINK one FROM t INTO {lake.into('one')} KEY (k) MODE UPSERT {compacting}")
     rewriting = INTERVAL.replace(")", ", DELETES = 'rewrite')")
     place.sql(f"CREATE SINK plain FROM t INTO {lake.into('plain')} KEY (k) MODE UPSERT {rewriting}")
     place.sql(f"CREATE SINK every FROM t INTO {lake.into('every')} MODE APPEND {INTERVAL}")
@@ -142,6 +143,12 @@ def test_columns_of_the_relation_become_columns_of_the_table(workplace, lake):
         lambda: lake.rows("one") == [(1, "d", None), (2, "b", None)],
         what="the column is empty again",
     )
+
+    def operations():
+        return {each.summary.operation.value for each in lake.table("one").metadata.snapshots}
+
+    wait_until(lambda: "replace" in operations(), what="small files are written together")
+    assert lake.rows("one") == [(1, "d", None), (2, "b", None)]
 
 
 @pytest.mark.parametrize("lake", ["sql"], indirect=True)

@@ -360,6 +360,7 @@ lake_sinks = st.builds(DeltaSinkConnector, texts, st.booleans(), maybe_spans) | 
     st.booleans(),
     maybe_spans,
     st.sampled_from([None, "equality", "rewrite"]),
+    st.none() | st.integers(0, 2**63 - 1),
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)

@@ -29,6 +29,7 @@ from tests.support.iceberg.writing import written_by_java
 from tests.support.storage.fake_lakes import Faulty
 
 from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
+from slackwater.storage.iceberg.compaction import CompactionBounds
 from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 
@@ -38,12 +39,27 @@ FATES = st.sampled_from(
     ["crash before", "crash after", "expire", "append", "repartition", "compact"]
 )
 DELETES = st.sampled_from(["equality", "rewrite"])
+BOUNDS = st.sampled_from(
+    [
+        CompactionBounds(),
+        CompactionBounds(small_bytes=0, share=0),
+        CompactionBounds(most_bytes=3_000, share=1),
+    ]
+)
+"""Those of compactions: everything, deletes alone, some of the files."""
+EVERY = st.sampled_from([0, 1, 2, 3])
+TIDIED = st.sampled_from(["crash after", "compact", "append", "repartition"])
 CONFIGS = st.builds(
-    lambda key, deletes: LakeSinkConfig(
-        IcebergPlace("n", "t"), "UPSERT" if key else "APPEND", key, deletes=deletes
+    lambda key, deletes, every: LakeSinkConfig(
+        IcebergPlace("n", "t"),
+        "UPSERT" if key else "APPEND",
+        key,
+        deletes=deletes,
+        compact_every=every,
     ),
     KEYS,
     DELETES,
+    EVERY,
 )
 SPECS = st.sampled_from([(), ("identity k",), ("bucket[2] v",), ("void k", "truncate[1] v")])
 """The partitions of a table: transforms of its columns."""
@@ -81,12 +97,22 @@ def others(loaded, schema, compact):
 
 
 @histories()
-@given(DENSE, UPPERS, st.dictionaries(st.integers(0, 10), FATES, max_size=4), CONFIGS, SPECS)
-def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, config, spec):
+@given(
+    DENSE,
+    UPPERS,
+    st.tuples(
+        st.dictionaries(st.integers(0, 10), FATES, max_size=4),
+        st.dictionaries(st.integers(0, 10), TIDIED, max_size=2),
+    ),
+    st.tuples(CONFIGS, BOUNDS),
+    SPECS,
+)
+def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fates, asked, spec):
+    config, bounds = asked
     made, rows = keyed_history(changes)
     with TemporaryDirectory() as folder:
         access = Tables(Path(folder)).access()
-        target = IcebergTarget(access, None, "w", "the_sink", sink_columns(config, DESC))
+        target = IcebergTarget(access, None, "w", "the_sink", sink_columns(config, DESC), bounds)
         target.ensure()
         catalog = load_catalog("default", **catalog_properties(access, None))
         loaded = partial(catalog.load_table, target.rows.identifier)
@@ -97,7 +123,7 @@ def test_an_iceberg_table_has_each_change_once(iceberg_java, changes, uppers, fa
                 theirs.compact()
 
         run(
-            Faulty(target, others(loaded, target.rows.schema, compact), fates),
+            Faulty(target, others(loaded, target.rows.schema, compact), *fates),
             config,
             made,
             uppers,

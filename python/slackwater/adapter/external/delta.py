@@ -167,6 +167,9 @@ class DeltaSinkTable:
                 raise TableChanged from None
             _sync(target.uri, self._table.version())
 
+    def tidy(self) -> None:
+        """Nothing: OPTIMIZE of others does it."""
+
     def close(self) -> None:
         self._table = None
 

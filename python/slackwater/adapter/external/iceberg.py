@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import sqlalchemy.engine
 import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.iceberg_files import CommitFiles
+from slackwater.adapter.external.iceberg_files import CommitFiles, has_files
 from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
 from slackwater.adapter.external.iceberg_rewrites import CurrentFiles, Manifests, Rewritten
@@ -27,8 +27,10 @@ from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.bounds import Keys
+from slackwater.storage.iceberg.compaction import CompactionBounds
 from slackwater.storage.iceberg.partitions import are_told_by
 from slackwater.storage.iceberg.progress import (
+    SINK,
     History,
     OtherSink,
     ProgressLost,
@@ -65,7 +67,8 @@ NEW_CATALOG = "default"
 class IcebergTarget:
     """The table of a sink, as `LakeTarget` promises. `writer` is the sink's name in the table.
 
-    `access` leads to the catalog, `aws` to where the files are, if that is to be said.
+    `access` leads to the catalog, `aws` to where the files are, if that is to be said. `bounds` are
+    those of compactions.
     """
 
     access: IcebergAccess
@@ -73,6 +76,7 @@ class IcebergTarget:
     writer: str
     object_name: str
     rows: SinkColumns
+    bounds: CompactionBounds = field(default_factory=CompactionBounds)
 
     def ensure(self) -> None:
         """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
@@ -113,6 +117,7 @@ class IcebergSinkTable:
         self._library = library
         self._table: Any = None
         self._read = Manifests(library)
+        self._commits = 0
         with self._reaching():
             self._catalog = opened(library, target.access, target.aws)
 
@@ -154,6 +159,7 @@ class IcebergSinkTable:
         if found is not None:
             # Without progress it may be another table, which is to be told in the first place.
             self._fit()
+        self._commits = commits_since_compaction(metadata)
         return found
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
@@ -170,10 +176,44 @@ class IcebergSinkTable:
                 self._commit(files, fit, changes, recorded(self._target.writer, progress))
                 files.sync(self._table.metadata_location)
             except TableChanged:
-                # What lies between may have asked twice: then the first time it was committed.
-                if not self._is_there(files.snapshot_id):
-                    files.remove()
+                self._take_back(files)
                 raise
+            deleted = 0 if changes.deleted is None else changes.deleted.num_rows
+            self._commits += bool(changes.inserted.num_rows + deleted)
+
+    def tidy(self) -> None:
+        """Raises SLACKWATER_SINK_UNREACHABLE.
+
+        What cannot be read, files of others, is left as it is.
+        """
+        every = self._target.rows.compact_every
+        if not every or self._commits < every:
+            return
+        self._commits = 0
+        with self._reaching():
+            metadata = self._table.metadata
+            files = CommitFiles(self._library, self._table, metadata.new_snapshot_id())
+            try:
+                self._compact(files)
+                files.sync(self._table.metadata_location)
+            except TableChanged:
+                # Somebody else was faster: it is for a later commit to try again.
+                self._take_back(files)
+
+    def _compact(self, files: CommitFiles) -> None:
+        try:
+            made = self._current().compacted(files, self._target.bounds)
+        except (Unreadable, Misfit, pa.ArrowException):
+            files.remove()
+            return
+        if made.removed:
+            self._put(files, made, self._summary(made, {}, is_replaced=True))
+
+    def _take_back(self, files: CommitFiles) -> None:
+        """Removes the files of a commit that was refused."""
+        # What lies between may have asked twice: then the first time it was committed.
+        if not self._is_there(files.snapshot_id):
+            files.remove()
 
     def close(self) -> None:
         close = getattr(self._catalog, "close", None)
@@ -187,7 +227,7 @@ class IcebergSinkTable:
         new: list[Any] = []
         removed: Sequence[Listed] = ()
         # Of a table without rows none has to go.
-        if changes.deleted is not None and changes.deleted.num_rows and any(map(_has_files, known)):
+        if changes.deleted is not None and changes.deleted.num_rows and any(map(has_files, known)):
             if self._target.rows.deletes == "rewrite":
                 rewritten = self._without(files, fit, changes.deleted)
                 new, removed = [*rewritten.added], rewritten.removed
@@ -208,7 +248,7 @@ class IcebergSinkTable:
         metadata, update = self._table.metadata, self._library.table.update
         parent_id = metadata.current_snapshot_id
         known = files.without(self._manifests(), made.removed)
-        manifests = [*files.manifests(made.added), *known]
+        manifests = [*files.manifests(made.added, made.sequences), *known]
         snapshot = self._library.table.snapshots.Snapshot(
             snapshot_id=files.snapshot_id,
             parent_snapshot_id=parent_id,
@@ -279,7 +319,7 @@ class IcebergSinkTable:
         """
         spec = self._spec()
         is_data = self._library.manifest.ManifestContent.DATA
-        written = (each for each in known if each.content == is_data and _has_files(each))
+        written = (each for each in known if each.content == is_data and has_files(each))
         specs = {each.partition_spec_id for each in written}
         if specs <= {spec.spec_id} and are_told_by(spec.columns, ids):
             return spec
@@ -297,7 +337,9 @@ class IcebergSinkTable:
             raise self._target.misfit("its catalog keeps no partition spec without partitions")
         return found
 
-    def _summary(self, made: Rewritten, entries: dict[str, str]) -> Any:
+    def _summary(
+        self, made: Rewritten, entries: dict[str, str], *, is_replaced: bool = False
+    ) -> Any:
         snapshots, known = self._library.table.snapshots, self._library.manifest.DataFileContent
         collected = snapshots.SnapshotSummaryCollector()
         # Not by partitions: their names may have values that Python has no dates for.
@@ -310,7 +352,7 @@ class IcebergSinkTable:
         is_append = not made.removed and contents <= {known.DATA}
         operation = snapshots.Operation.OVERWRITE if has_data else snapshots.Operation.DELETE
         parent = self._table.metadata.current_snapshot()
-        return snapshots.update_snapshot_summaries(
+        found = snapshots.update_snapshot_summaries(
             summary=snapshots.Summary(
                 operation=snapshots.Operation.APPEND if is_append else operation,
                 **collected.build(),
@@ -318,6 +360,9 @@ class IcebergSinkTable:
             ),
             previous_summary=None if parent is None else parent.summary,
         )
+        # That function does not take it.
+        replaced = {"operation": snapshots.Operation.REPLACE}
+        return found.model_copy(update=replaced) if is_replaced else found
 
     def _fit(self, schema: Json | None = None) -> Fit:
         """The columns as the table has them once it has all, or with that schema.
@@ -378,7 +423,7 @@ class IcebergSinkTable:
         return found.metadata.snapshot_by_id(snapshot_id) is not None
 
     def _has_rows(self) -> bool:
-        return any(map(_has_files, self._manifests()))
+        return any(map(has_files, self._manifests()))
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
@@ -391,9 +436,17 @@ class IcebergSinkTable:
             ) from None
 
 
-def _has_files(manifest: Any) -> bool:
-    """Whether files of the table are in a manifest."""
-    return bool(manifest.has_added_files() or manifest.has_existing_files())
+def commits_since_compaction(metadata: Any) -> int:
+    """The number of commits of a sink with changes since files were replaced last."""
+    count, snapshot = 0, metadata.current_snapshot()
+    while snapshot is not None and snapshot.summary is not None:
+        if snapshot.summary.operation.value == "replace":
+            break
+        told = snapshot.summary.additional_properties
+        count += SINK in told and ("added-data-files" in told or "added-delete-files" in told)
+        parent_id = snapshot.parent_snapshot_id
+        snapshot = None if parent_id is None else metadata.snapshot_by_id(parent_id)
+    return count
 
 
 def history_of(metadata: Any) -> History:

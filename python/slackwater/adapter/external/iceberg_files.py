@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,35 +52,51 @@ class CommitFiles:
         """The files that delete all older rows with these keys, where that spec has them."""
         return list(self._split(keys, fit, spec, fit.ids(keys.column_names)))
 
-    def rewritten(self, rows: Iterable[pa.Table], instead: Any) -> list[Any]:
+    def rewritten(
+        self, rows: Iterable[pa.Table], instead: Any, equality_ids: Sequence[int] = ()
+    ) -> list[Any]:
         """The data file with these rows in the partition of another; none when there are none.
 
-        The columns of `rows` have the ids of their fields. Raises `Unreadable` when not.
+        The columns of `rows` have the ids of their fields. With ids of a key it is a file of
+        deletes. Raises `Misfit` when columns have no ids.
         """
         groups = _grouped(rows)
         first = next(groups, None)
         if first is None:
             return []
-        parts = (instead.partition[place] for place in range(len(instead.partition)))
-        leaves = file_leaves(first.schema)
-        file = self._file(itertools.chain([first], groups), leaves, tuple(parts), None)
+        partition = tuple(instead.partition[place] for place in range(len(instead.partition)))
+        several = itertools.chain([first], groups)
+        leaves, ids = file_leaves(first.schema), list(equality_ids) or None
+        file = self._file(several, leaves, partition, ids)
         file.spec_id = instead.spec_id
         return [file]
 
-    def manifests(self, files: Iterable[Any]) -> list[Any]:
-        """The manifests of new files: one for each kind and spec."""
+    def manifests(self, files: Iterable[Any], sequences: Mapping[str, int]) -> list[Any]:
+        """The manifests of new files: one for each kind and spec.
+
+        Those with a number of `sequences`, by their paths, count as files of that commit.
+        """
         return [
-            self._manifest(spec_id, is_data, [self._added(each) for each in several])
+            self._manifest(
+                spec_id,
+                is_data,
+                [self._added(each, sequences.get(each.file_path)) for each in several],
+            )
             for (spec_id, is_data), several in self._by_manifest(files).items()
         ]
 
     def without(self, manifests: Iterable[Any], removed: Sequence[Listed]) -> list[Any]:
-        """The manifests of the table without these files, which are told as gone."""
+        """The manifests of the table without these files, which are told as gone.
+
+        Manifests that have told so before are left out.
+        """
         gone = {each.file.path for each in removed}
         touched = {each.manifest for each in removed}
         kept: list[Any] = []
         changed: dict[tuple[int, bool], list[Any]] = {}
         for manifest in manifests:
+            if not has_files(manifest):
+                continue
             if manifest.manifest_path not in touched:
                 kept.append(manifest)
                 continue
@@ -207,11 +223,11 @@ class CommitFiles:
                 writer.add_entry(each)
         return writer.to_manifest_file()
 
-    def _added(self, file: Any) -> Any:
+    def _added(self, file: Any, sequence: int | None) -> Any:
         return self.library.manifest.ManifestEntry.from_args(
             status=self.library.manifest.ManifestEntryStatus.ADDED,
             snapshot_id=self.snapshot_id,
-            sequence_number=None,
+            sequence_number=sequence,
             file_sequence_number=None,
             data_file=file,
         )
@@ -245,6 +261,11 @@ def _grouped(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
             held.clear()
     if held:
         yield pa.concat_tables(held)
+
+
+def has_files(manifest: Any) -> bool:
+    """Whether files of the table are in a manifest."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def local_file(location: str) -> str | None:

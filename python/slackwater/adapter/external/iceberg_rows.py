@@ -106,6 +106,24 @@ class TableFiles:
                 rows = found.read_row_group(group.group).cast(schema)
                 yield rows.filter(pa.array(~gone)) if gone.any() else rows
 
+    def distinct_keys(self, deletes: Sequence[DeleteFile]) -> pa.Table | None:
+        """The values of files of deletes, each once; None: of these it is not known what is equal,
+        or the files have other columns."""
+        found: list[pa.Table] = []
+        for each in deletes:
+            with self._opened(each.path) as file:
+                found.append(file.read().cast(self._numbered(file)))
+        schema = found[0].schema.remove_metadata()
+        if any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in schema.types):
+            return None
+        if len(schema) != len(deletes[0].equality_ids) or any(
+            not each.schema.remove_metadata().equals(schema, check_metadata=True) for each in found
+        ):
+            return None
+        names = schema.names
+        distinct = pa.concat_tables(found).group_by(names, use_threads=False).aggregate([])
+        return distinct.select(names).cast(schema)
+
     def schema(self, file: DataFile) -> pa.Schema:
         """The columns of a file, with the ids of their fields."""
         with self._opened(file.path) as found:

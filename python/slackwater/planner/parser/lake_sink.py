@@ -30,13 +30,15 @@ class DeltaSinkConnector:
 class IcebergSinkConnector:
     """An Iceberg table of a catalog; for the rest as `DeltaSinkConnector`.
 
-    `deletes` says how rows go; None: as it is usual.
+    `deletes` says how rows go, and `compact_every` after how many commits files are written
+    together; None: as it is usual.
     """
 
     table: IcebergTable
     is_enforced: bool = True
     commit_interval_ms: int | None = None
     deletes: DeletesBy | None = None
+    compact_every: int | None = None
 
 
 LakeSinkConnector = DeltaSinkConnector | IcebergSinkConnector

@@ -21,6 +21,7 @@ from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
     choice,
+    integer,
     positive_duration,
     read_options,
     text,
@@ -31,11 +32,15 @@ from slackwater.repr.relation import quote_identifier, quote_string
 
 _COMMIT_INTERVAL = "COMMIT INTERVAL"
 _DELETES = "DELETES"
+_COMPACT_EVERY = "COMPACT EVERY"
 
 
 def lake_options(sink: LakeSinkConnector) -> Mapping[str, ReadValue]:
     """The options in WITH beside SNAPSHOT."""
-    of_iceberg: Mapping[str, ReadValue] = {_DELETES: choice("EQUALITY", "REWRITE")}
+    of_iceberg: Mapping[str, ReadValue] = {
+        _DELETES: choice("EQUALITY", "REWRITE"),
+        _COMPACT_EVERY: integer,
+    }
     more = of_iceberg if isinstance(sink, IcebergSinkConnector) else {}
     return {_COMMIT_INTERVAL: positive_duration, **more}
 
@@ -54,7 +59,8 @@ def with_lake_options(
         raise cursor.syntax_error("MODE UPSERT with DELETES")
     word = cast("str | None", options.get(_DELETES))
     deletes = None if word is None else cast("DeletesBy", word.lower())
-    return replace(sink, commit_interval_ms=interval, deletes=deletes)
+    every = cast("int | None", options.get(_COMPACT_EVERY))
+    return replace(sink, commit_interval_ms=interval, deletes=deletes, compact_every=every)
 
 
 def read_lake_sink(cursor: TokenCursor) -> tuple[LakeSinkConnector, Envelope]:
@@ -121,4 +127,6 @@ def lake_options_sql(sink: LakeSinkConnector) -> tuple[str, ...]:
         words.append(f"{_COMMIT_INTERVAL} {interval}")
     if isinstance(sink, IcebergSinkConnector) and sink.deletes is not None:
         words.append(f"{_DELETES} {quote_string(sink.deletes)}")
+    if isinstance(sink, IcebergSinkConnector) and sink.compact_every is not None:
+        words.append(f"{_COMPACT_EVERY} {sink.compact_every}")
     return tuple(words)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from slackwater.repr.errors import FatalError, invalid_option, user_error
 from slackwater.repr.relation import RelationDesc, unclear_field
 from slackwater.storage.lake.config import (
+    DEFAULT_COMPACT_EVERY,
     DIFF_NAME,
     TIMESTAMP_NAME,
     DeletesBy,
@@ -78,14 +79,15 @@ class Leaf:
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
     """The table of a sink as its definition has it: the parts of its namespace and its name, the
-    columns of its rows, and those of its key, by which rows go as `deletes` says. `shown` is the
-    table in messages."""
+    columns of its rows, and those of its key, by which rows go as `deletes` says. After
+    `compact_every` commits it is compacted. `shown` is the table in messages."""
 
     identifier: tuple[str, ...]
     shown: str
     schema: pa.Schema
     key: tuple[str, ...] = ()
     deletes: DeletesBy = "equality"
+    compact_every: int = DEFAULT_COMPACT_EVERY
 
 
 def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
@@ -106,7 +108,9 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
         fields.append(field.with_name(column.name))
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
-    return SinkColumns(identifier, place.shown, pa.schema(fields), config.key, config.deletes)
+    return SinkColumns(
+        identifier, place.shown, pa.schema(fields), config.key, config.deletes, config.compact_every
+    )
 
 
 def table_identifier(place: IcebergPlace, statement: str) -> tuple[str, ...]:
