@@ -1,5 +1,6 @@
 """Sinks into partitioned tables of Iceberg, read by Iceberg's own reader and by our own source."""
 
+from dataclasses import replace
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 
@@ -73,9 +74,13 @@ def at(frontier):
 
 @pytest.mark.parametrize("spec", SPECS, ids=" ".join)
 def test_rows_are_in_the_partitions_where_java_looks_for_them(tmp_path, iceberg_java, spec):
-    """Its own transforms choose the files in which a row with a value may be."""
+    """Its own transforms choose the files in which a row with a value may be.
+
+    The files are those that a compaction has made of others.
+    """
     access = Tables(tmp_path).access()
     target = a_target(access, COLUMNS, ("n", "t"))
+    target = replace(target, rows=replace(target.rows, compact_every=2))
     table = partitioned(access, target, *spec)
     most = max(len(values) for _, values in VALUES.values())
     rows = [
@@ -85,17 +90,22 @@ def test_rows_are_in_the_partitions_where_java_looks_for_them(tmp_path, iceberg_
     ]
     sink = target.opened()
     sink.load()
-    sink.commit(LakeChanges(pa.Table.from_pylist(rows, COLUMNS)), at(10))
+    for time in (10, 20):
+        sink.commit(LakeChanges(pa.Table.from_pylist(rows, COLUMNS)), at(time))
+    partitions = len(table.refresh().inspect.partitions())
+    sink.tidy()
     table = table.refresh()
-    assert len(iceberg_java.rows(table.metadata_location)) == most
-    assert sorted(table.scan().to_arrow().column("k").to_pylist()) == list(range(most))
+    assert table.metadata.current_snapshot().summary.operation.value == "replace"
+    assert len(list(table.scan().plan_files())) == partitions
+    assert len(iceberg_java.rows(table.metadata_location)) == 2 * most
+    assert sorted(table.scan().to_arrow().column("k").to_pylist()) == sorted(2 * [*range(most)])
     for each in spec:
         name = each.split()[1]
         if name not in VALUES:
             continue
         for value in VALUES[name][1]:
             found = iceberg_java.where(table.metadata_location, name, value)
-            expected = [row["k"] for row in rows if row[name] == value]
+            expected = sorted(2 * [row["k"] for row in rows if row[name] == value])
             assert sorted(row[-1] for row in found) == expected
 
 

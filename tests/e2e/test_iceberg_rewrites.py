@@ -210,7 +210,7 @@ def test_a_source_reads_what_has_changed_alone(tmp_path):
 
 def compacting(access, every, **more):
     """The table of a sink that is compacted after so many commits, and it as pyiceberg has it."""
-    target = a_target(access, COLUMNS, ("n", "t"), **more)
+    target = a_target(access, COLUMNS, **more)
     target = replace(target, rows=replace(target.rows, compact_every=every))
     sink = opened(target)
     return target, sink, loaded(access, target)
@@ -220,11 +220,12 @@ def operations(table):
     return [each.summary.operation.value for each in table.refresh().metadata.snapshots]
 
 
-def test_small_files_become_one(tmp_path, iceberg_java):
+@pytest.mark.parametrize("catalog", ["sql", "rest"])
+def test_small_files_become_one(tmp_path, iceberg_java, catalog):
     """And the deletes that apply to them go; sources see nothing of it, and sinks go on."""
-    access = Tables(tmp_path).access()
+    access = Tables(tmp_path).access() if catalog == "sql" else iceberg_java.access()
     target, sink, table = compacting(access, 5, key=["k"])
-    history = an_origin(access).opened()
+    history = an_origin(access, target.rows.identifier[1]).opened()
     for time in range(1, 5):
         sink.commit(changed([1, time], **{"k1": f"a{time}", f"k{time + 1}": "b"}), at(time))
         sink.tidy()

@@ -30,11 +30,6 @@ class WrittenSpec:
         found: int = self.spec.spec_id
         return found
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether deletes by equality in files of this spec apply to the whole table."""
-        return all(each.transform == "void" for each in self.columns)
-
 
 def written_spec(library: Any, metadata: Any) -> WrittenSpec:
     """The spec by which a table is written now. Raises `Misfit`."""
