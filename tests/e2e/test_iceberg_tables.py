@@ -6,6 +6,7 @@ Two catalogs: pyiceberg's in a database, and Iceberg's own server.
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import date
@@ -275,9 +276,6 @@ def test_commits_to_another_branch(access, iceberg_java):
 def test_tables_that_rows_do_not_fit(access):
     table = made(access)
     catalog = load_catalog("default", **catalog_properties(access, None))
-    old = ("n", f"{table.identifier[1]}v1")
-    schema = by_library(access, table).schema()
-    catalog.create_table(old, schema, properties={"format-version": "1"})
     required = ("n", f"{table.identifier[1]}r")
     catalog.create_table(required, pa.schema([each.with_nullable(False) for each in COLUMNS]))
     other = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.string())])
@@ -285,7 +283,6 @@ def test_tables_that_rows_do_not_fit(access):
         [pa.field("a.b", pa.int32()), pa.field("a", pa.struct([pa.field("b", pa.int32())]))]
     )
     for named, columns, reason in (
-        (old, COLUMNS, "its format version is 1, and not 2"),
         (required, COLUMNS, "its column v is required, and may be NULL here"),
         (table.identifier, other, "its column k has the type long, and is string here"),
         (("n", f"{table.identifier[1]}u"), unclear, "two of its columns have the path a.b"),
@@ -293,6 +290,46 @@ def test_tables_that_rows_do_not_fit(access):
         with pytest.raises(SlackwaterError, match=reason) as refused:
             a_target(access, columns, named).ensure()
         assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+@pytest.mark.parametrize("partitions", [(), ("identity v",)], ids=" ".join)
+def test_tables_of_format_version_1(access, iceberg_java, partitions):
+    """Rows are added to them, and files written together; deletes they do not have."""
+    schema = by_library(access, made(access)).schema()
+    named = ("n", f"old{uuid.uuid4().hex}")
+    theirs = load_catalog("default", **catalog_properties(access, None)).create_table(
+        named, schema, properties={"format-version": "1"}
+    )
+    with theirs.update_spec() as spec:
+        for each in partitions:
+            spec.add_field(each.split()[1], each.split()[0], "p")
+    theirs.append(inserted((100, "theirs")))
+    target = a_target(access, COLUMNS, named)
+    target = replace(target, rows=replace(target.rows, compact_every=3))
+    target.ensure()
+    table = target.opened()
+    table.load()
+    for time in (1, 2):
+        table.commit(changes([(time, "a")]), at(time))
+        table.tidy()
+    assert target.opened().load() == at(2)
+    theirs.refresh().delete("k = 100")
+    assert table.load() == at(2)
+    table.commit(changes([(3, "a")]), at(3))
+    table.tidy()
+    found = theirs.refresh().metadata
+    assert found.format_version == 1
+    assert found.current_snapshot().summary.operation.value == "replace"
+    assert found.current_snapshot().summary["total-data-files"] == "1"
+    table.commit(changes([(4, "b")]), at(4))
+    assert target.opened().load() == at(4)
+    rows = [[1, "a"], [2, "a"], [3, "a"], [4, "b"]]
+    assert iceberg_java.rows(theirs.refresh().metadata_location) == rows
+    assert sorted(map(list, map(dict.values, theirs.scan().to_arrow().to_pylist()))) == rows
+    upserting = a_target(access, COLUMNS, named, key=["k"])
+    with pytest.raises(SlackwaterError, match="is 1, and MODE UPSERT needs 2") as refused:
+        upserting.ensure()
+    assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
 
 
 def test_a_table_that_was_set_back_does_not_tell(access):

@@ -370,10 +370,11 @@ class IcebergSinkTable:
         Raises SLACKWATER_COLUMN_MISMATCH.
         """
         metadata = self._table.metadata
-        if metadata.format_version != _FORMAT:
-            raise self._target.misfit(
-                f"its format version is {metadata.format_version}, and not {_FORMAT}"
-            )
+        version = metadata.format_version
+        if version not in (1, _FORMAT):
+            raise self._target.misfit(f"its format version is {version}, and not 1 or {_FORMAT}")
+        if version == 1 and self._target.rows.key:
+            raise self._target.misfit(f"its format version is 1, and MODE UPSERT needs {_FORMAT}")
         self._spec()
         schema = self._with_added() if schema is None else schema
         try:

@@ -111,7 +111,7 @@ class CommitFiles:
         """The path of the list with these manifests."""
         path = self._path("metadata", f"snap-{self.snapshot_id}-0-{self._name}.avro")
         with self.library.manifest.write_manifest_list(
-            format_version=2,
+            format_version=self.table.metadata.format_version,
             output_file=self.table.io.new_output(path),
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=parent_id,
@@ -210,7 +210,9 @@ class CommitFiles:
     def _manifest(self, spec_id: int, is_data: bool, entries: Sequence[Any]) -> Any:
         metadata = self.table.metadata
         path = self._path("metadata", f"{self._name}-m{len(self._paths)}.avro")
-        kind = self.library.manifest.ManifestWriterV2 if is_data else _deletes(self.library)
+        kinds = self.library.manifest
+        written = kinds.ManifestWriterV1 if metadata.format_version == 1 else kinds.ManifestWriterV2
+        kind = written if is_data else _deletes(self.library)
         writer = kind(
             metadata.specs()[spec_id],
             metadata.schema(),
