@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from decimal import Decimal
 from functools import partial
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.types import IntegerType, ListType, TimeType, UUIDType
-from tests.e2e.test_iceberg_tables import Killed, dies
+from tests.e2e.test_iceberg_tables import ALL, Killed, dies
 from tests.support.iceberg.java import Tables, a_target
 from tests.support.iceberg.writing import an_origin, written_by_java
 
@@ -317,6 +317,35 @@ def test_a_compaction_that_is_killed_changes_nothing(tmp_path, iceberg_java, mon
     sink.tidy()
     assert operations(table) == [*before, "overwrite", "replace"]
     assert iceberg_java.rows(table.metadata_location) == [[1, "a4"]]
+
+
+@pytest.mark.parametrize("deletes", ["equality", "rewrite"])
+def test_values_of_all_types_are_written_anew(tmp_path, iceberg_java, deletes):
+    """Within lists, maps and rows too: fields keep their ids."""
+    access = Tables(tmp_path).access()
+    target = a_target(access, ALL, key=["k"], deletes=deletes)
+    sink = replace(target, rows=replace(target.rows, compact_every=2))
+    target.ensure()
+    table = sink.opened()
+    table.load()
+    values = [1.5, "ü", True, 1, 2, 3, float("nan"), b"\xff", date(1900, 1, 1)]
+    values += [datetime(2000, 1, 1, tzinfo=timezone.utc), datetime(1, 1, 1)]
+    values += [Decimal("-1.28"), Decimal(10) ** 19, [1, None], [("a", None)], {"X Y": "x" * 40}]
+
+    def rows(*keys):
+        made = [[key, *values] for key in keys] + [[key + 1] + [None] * 16 for key in keys]
+        return pa.Table.from_pylist([dict(zip(ALL.names, row, strict=True)) for row in made], ALL)
+
+    table.commit(LakeChanges(rows(10, 20)), at(1))
+    deleted = pa.table({"k": pa.array([20, 31], pa.int64())})
+    table.commit(LakeChanges(rows(30).slice(0, 1), deleted), at(2))
+    before = iceberg_java.rows(loaded(access, target).metadata_location)
+    assert [row[0] for row in before] == [10, 11, 21, 30]
+    table.tidy()
+    assert operations(loaded(access, target))[-1] == "replace"
+    found = iceberg_java.rows(loaded(access, target).metadata_location)
+    assert repr(found) == repr(before)
+    assert found[0][14:] == ["[1, null]", "{a=null}", f"Record(null, {'x' * 40})"]
 
 
 def test_files_that_cannot_be_compacted_stay(tmp_path, iceberg_java):

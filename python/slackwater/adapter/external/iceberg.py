@@ -275,6 +275,7 @@ class IcebergSinkTable:
         try:
             return self._current().without(files, keys)
         except (Unreadable, Misfit) as unknown:
+            files.remove()
             raise self._target.misfit(str(unknown)) from None
 
     def _current(self) -> CurrentFiles:
