@@ -104,6 +104,54 @@ def test_tables_follow_a_view_whatever_others_do(workplace, lake):
 
 
 @pytest.mark.parametrize("lake", ["sql"], indirect=True)
+def test_columns_of_the_relation_become_columns_of_the_table(workplace, lake):
+    """ALTER SINK ... SET FROM a relation that has more."""
+    place = workplace
+    place.sql("CREATE TABLE t (k INT, v STRING)")
+    place.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    compacting = INTERVAL.replace(")", ", COMPACT EVERY = 1)")
+    place.sql(f"CREATE SINK one FROM t INTO {lake.into('one')} KEY (k) MODE UPSERT {compacting}")
+    rewriting = INTERVAL.replace(")", ", DELETES = 'rewrite')")
+    place.sql(f"CREATE SINK plain FROM t INTO {lake.into('plain')} KEY (k) MODE UPSERT {rewriting}")
+    place.sql(f"CREATE SINK every FROM t INTO {lake.into('every')} MODE APPEND {INTERVAL}")
+    wait_until(lambda: lake.rows("one") == [(1, "a"), (2, "b")], what="the snapshot is there")
+    place.sql("CREATE MATERIALIZED VIEW w AS SELECT k, v, 2 * k AS twice FROM t")
+    for sink in ("one", "plain", "every"):
+        place.sql(f"ALTER SINK {sink} SET FROM w")
+    place.sql("UPDATE t SET v = 'c' WHERE k = 1")
+    wait_until(
+        lambda: lake.rows("one") == [(1, "c", 2), (2, "b", None)],
+        what="the other relation is written",
+    )
+
+    def plain():
+        rows = lake.table("plain").scan().to_arrow().to_pylist()
+        return sorted((each["k"], each["v"], each.get("twice")) for each in rows)
+
+    wait_until(lambda: plain() == [(1, "c", 2), (2, "b", None)], what="a file is written anew")
+
+    def every():
+        rows = lake.table("every").scan().to_arrow().to_pylist()
+        return sorted((each["k"], each["v"], each["_mz_diff"], each.get("twice")) for each in rows)
+
+    changes = [(1, "a", -1, 2), (1, "a", 1, None), (1, "c", 1, 2), (2, "b", 1, None)]
+    wait_until(lambda: every() == changes, what="each change is there")
+    place.sql("CREATE MATERIALIZED VIEW fewer AS SELECT k, v FROM t")
+    place.sql("ALTER SINK one SET FROM fewer")
+    place.sql("UPDATE t SET v = 'd' WHERE k = 1")
+    wait_until(
+        lambda: lake.rows("one") == [(1, "d", None), (2, "b", None)],
+        what="the column is empty again",
+    )
+
+    def operations():
+        return {each.summary.operation.value for each in lake.table("one").metadata.snapshots}
+
+    wait_until(lambda: "replace" in operations(), what="small files are written together")
+    assert lake.rows("one") == [(1, "d", None), (2, "b", None)]
+
+
+@pytest.mark.parametrize("lake", ["sql"], indirect=True)
 def test_a_table_belongs_to_its_sink(workplace, lake):
     """DROP leaves the table, another sink does not take it, and one that is gone stalls."""
     place = workplace

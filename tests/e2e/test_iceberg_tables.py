@@ -6,6 +6,7 @@ Two catalogs: pyiceberg's in a database, and Iceberg's own server.
 from __future__ import annotations
 
 import random
+import uuid
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import date
@@ -275,12 +276,6 @@ def test_commits_to_another_branch(access, iceberg_java):
 def test_tables_that_rows_do_not_fit(access):
     table = made(access)
     catalog = load_catalog("default", **catalog_properties(access, None))
-    partitioned = ("n", f"{table.identifier[1]}p")
-    found = catalog.create_table(partitioned, by_library(access, table).schema())
-    with found.update_spec() as spec:
-        spec.add_identity("k")
-    old = ("n", f"{table.identifier[1]}v1")
-    catalog.create_table(old, found.schema(), properties={"format-version": "1"})
     required = ("n", f"{table.identifier[1]}r")
     catalog.create_table(required, pa.schema([each.with_nullable(False) for each in COLUMNS]))
     other = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.string())])
@@ -288,8 +283,6 @@ def test_tables_that_rows_do_not_fit(access):
         [pa.field("a.b", pa.int32()), pa.field("a", pa.struct([pa.field("b", pa.int32())]))]
     )
     for named, columns, reason in (
-        (partitioned, COLUMNS, "it is partitioned"),
-        (old, COLUMNS, "its format version is 1, and not 2"),
         (required, COLUMNS, "its column v is required, and may be NULL here"),
         (table.identifier, other, "its column k has the type long, and is string here"),
         (("n", f"{table.identifier[1]}u"), unclear, "two of its columns have the path a.b"),
@@ -297,6 +290,46 @@ def test_tables_that_rows_do_not_fit(access):
         with pytest.raises(SlackwaterError, match=reason) as refused:
             a_target(access, columns, named).ensure()
         assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+@pytest.mark.parametrize("partitions", [(), ("identity v",)], ids=" ".join)
+def test_tables_of_format_version_1(access, iceberg_java, partitions):
+    """Rows are added to them, and files written together; deletes they do not have."""
+    schema = by_library(access, made(access)).schema()
+    named = ("n", f"old{uuid.uuid4().hex}")
+    theirs = load_catalog("default", **catalog_properties(access, None)).create_table(
+        named, schema, properties={"format-version": "1"}
+    )
+    with theirs.update_spec() as spec:
+        for each in partitions:
+            spec.add_field(each.split()[1], each.split()[0], "p")
+    theirs.append(inserted((100, "theirs")))
+    target = a_target(access, COLUMNS, named)
+    target = replace(target, rows=replace(target.rows, compact_every=3))
+    target.ensure()
+    table = target.opened()
+    table.load()
+    for time in (1, 2):
+        table.commit(changes([(time, "a")]), at(time))
+        table.tidy()
+    assert target.opened().load() == at(2)
+    theirs.refresh().delete("k = 100")
+    assert table.load() == at(2)
+    table.commit(changes([(3, "a")]), at(3))
+    table.tidy()
+    found = theirs.refresh().metadata
+    assert found.format_version == 1
+    assert found.current_snapshot().summary.operation.value == "replace"
+    assert found.current_snapshot().summary["total-data-files"] == "1"
+    table.commit(changes([(4, "b")]), at(4))
+    assert target.opened().load() == at(4)
+    rows = [[1, "a"], [2, "a"], [3, "a"], [4, "b"]]
+    assert iceberg_java.rows(theirs.refresh().metadata_location) == rows
+    assert sorted(map(list, map(dict.values, theirs.scan().to_arrow().to_pylist()))) == rows
+    upserting = a_target(access, COLUMNS, named, key=["k"])
+    with pytest.raises(SlackwaterError, match="is 1, and MODE UPSERT needs 2") as refused:
+        upserting.ensure()
+    assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
 
 
 def test_a_table_that_was_set_back_does_not_tell(access):
@@ -368,6 +401,61 @@ def test_a_table_that_does_not_fit_any_more(access):
         with pytest.raises(SlackwaterError, match="it has no column v") as refused:
             fails()
         assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+WIDER = pa.schema([*COLUMNS, pa.field("é", pa.list_(pa.field("element", pa.int32())), False)])
+
+
+def test_columns_that_the_relation_gets_are_added(access, iceberg_java, monkeypatch):
+    """Also when the sink ends behind it, and when another writer is faster."""
+    table = made(access, key=["k"])
+    table.commit(changes([(1, "a")], [1]), at(10))
+    target = replace(table.target, rows=replace(table.target.rows, schema=WIDER))
+    target.ensure()
+    assert by_library(access, table).schema().column_names == ["k", "v"]
+    wider = target.opened()
+    assert wider.load() == at(10)
+    by_library(access, table).append(inserted((100, "theirs")))
+    more = LakeChanges(inserted((2, "b", [7]), columns=WIDER), pa.table({"k": pa.array([2])}))
+    with pytest.raises(TableChanged):
+        wider.commit(more, at(20, version=1))
+    assert by_library(access, table).schema().column_names == ["k", "v"]
+    assert wider.load() == at(10)
+    with monkeypatch.context() as patched:
+        dies(patched, "data", 1)
+        with pytest.raises(Killed):
+            wider.commit(more, at(20, version=1))
+    found = by_library(access, table).schema()
+    assert [str(each) for each in found.fields] == [
+        "1: k: required long",
+        "2: v: optional string",
+        "3: é: optional list<int>",
+    ]
+    late = target.opened()
+    assert late.load() == at(10)
+    late.commit(more, at(20, version=1))
+    # The one without the columns may still commit to what it has loaded: nothing is lost by it.
+    assert table.load() == at(20, version=1)
+    table.commit(changes([(3, "c")], [3]), at(30, version=1))
+    rows = [[1, "a", None], [100, "theirs", None], [2, "b", "[7]"], [3, "c", None]]
+    assert iceberg_java.rows(location(access, table)) == rows
+    with by_library(access, table).update_schema() as theirs:
+        theirs.delete_column("é")
+    for fails in (late.load, target.ensure):
+        with pytest.raises(SlackwaterError, match="it has no column é any more") as refused:
+            fails()
+        assert refused.value.condition == "SLACKWATER_COLUMN_MISMATCH"
+
+
+def test_a_new_sink_adds_no_columns_to_a_table_of_others(access):
+    table = made(access)
+    with pytest.raises(SlackwaterError, match="it has no column é"):
+        a_target(access, WIDER, table.identifier).ensure()
+    # A relation may get columns before the sink has committed anything.
+    wider = a_target(access, WIDER, table.identifier).opened()
+    assert wider.load() is None
+    wider.commit(LakeChanges(inserted((2, "b", [7]), columns=WIDER)), at(20))
+    assert by_library(access, table).scan().to_arrow().to_pylist() == [{"k": 2, "v": "b", "é": [7]}]
 
 
 def test_the_first_contents_delete_nothing(access):

@@ -357,7 +357,12 @@ topic_sinks = st.builds(
 )
 upserts = st.builds(s.Envelope, st.just("UPSERT"), columns)
 lake_sinks = st.builds(DeltaSinkConnector, delta_tables, st.booleans(), maybe_spans) | st.builds(
-    IcebergSinkConnector, iceberg_tables, st.booleans(), maybe_spans
+    IcebergSinkConnector,
+    iceberg_tables,
+    st.booleans(),
+    maybe_spans,
+    st.sampled_from([None, "equality", "rewrite"]),
+    st.none() | st.integers(0, 2**63 - 1),
 )
 variables = st.sampled_from(["cluster", "anything", "transaction_isolation"])
 shown = st.sampled_from(["OBJECTS", "SOURCES", "VIEWS"]).map(s.ShowKind)

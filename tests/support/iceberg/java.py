@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from decimal import Decimal
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.support.server.ingress import held_port
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.schema import SinkColumns
+from slackwater.storage.lake.config import DeletesBy
 
 _ATTEMPTS = 10
 JARS = Path(__file__).parents[3] / ".iceberg"
@@ -37,12 +39,30 @@ class Java:
     def rows(self, metadata_location: str) -> list[list[object]]:
         """The rows of the table with that metadata, sorted by their text. Values that Python does
         not have come as Java writes them."""
+        return self._read(metadata_location, None)
+
+    def where(self, metadata_location: str, column: str, value: object) -> list[list[object]]:
+        """Those that have the value in a column; files are left out by partitions and bounds."""
+        jvm = self.gateway.jvm
+        expressions = jvm.org.apache.iceberg.expressions.Expressions
+        if value is None:
+            return self._read(metadata_location, expressions.isNull(column))
+        if isinstance(value, bytes):
+            value = jvm.java.nio.ByteBuffer.wrap(value)
+        elif isinstance(value, date):
+            value = value.isoformat()
+        elif isinstance(value, int):
+            value = jvm.java.lang.Long.valueOf(str(value))
+        return self._read(metadata_location, expressions.equal(column, value))
+
+    def _read(self, metadata_location: str, chosen: Any) -> list[list[object]]:
         jvm = self.gateway.jvm
         table = self._table(metadata_location)
         found = []
         # Behind the columns, the reader may give positions.
         columns = range(table.schema().columns().size())
-        with_deletes = jvm.org.apache.iceberg.data.IcebergGenerics.read(table).build()
+        reading = jvm.org.apache.iceberg.data.IcebergGenerics.read(table)
+        with_deletes = (reading if chosen is None else reading.where(chosen)).build()
         rows = with_deletes.iterator()
         while rows.hasNext():
             row = rows.next()
@@ -152,10 +172,11 @@ def a_target(
     key: Sequence[str] = (),
     sink: str = "sink-1",
     aws: AwsAccess | None = None,
+    deletes: DeletesBy = "equality",
 ) -> IcebergTarget:
     """The table of a sink, of that name or a new one."""
     identifier = named or ("n", f"t{uuid.uuid4().hex}")
-    rows = SinkColumns(identifier, "the table t", columns, tuple(key))
+    rows = SinkColumns(identifier, "the table t", columns, tuple(key), deletes)
     return IcebergTarget(access, aws, sink, "the sink", rows)
 
 

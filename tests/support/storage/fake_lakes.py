@@ -102,6 +102,9 @@ class Table:
         self._do("commit", lambda: lake.apply(self.loaded, changes, progress))
         self.loaded = lake.version
 
+    def tidy(self) -> None:
+        self._do("tidy", lambda: None)
+
     def close(self) -> None:
         self.is_broken = True
 
@@ -125,12 +128,14 @@ def unreachable():
 class Faulty:
     """A real table of a sink, and what befalls each commit, by its number.
 
-    `others` are what other writers do before a commit, by the names of their fates.
+    `others` are what other writers do before a commit, by the names of their fates. `tidied` are
+    the fates of what follows commits, by their numbers.
     """
 
     target: LakeTarget
     others: Mapping[str, Callable[[], object]]
     fates: Mapping[int, str]
+    tidied: Mapping[int, str] = field(default_factory=dict)
     calls: int = 0
     tables: list[LakeTable] = field(default_factory=list)
 
@@ -152,5 +157,13 @@ class Faulty:
         if fate in self.others:
             self.others[fate]()
         self.tables[-1].commit(changes, progress)
+        if fate == "crash after":
+            raise Crash
+
+    def tidy(self):
+        fate = self.tidied.get(self.calls - 1, "done")
+        if fate in self.others:
+            self.others[fate]()
+        self.tables[-1].tidy()
         if fate == "crash after":
             raise Crash

@@ -18,6 +18,8 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.config import (
     DEFAULT_COMMIT_INTERVAL_MS,
+    DEFAULT_COMPACT_EVERY,
+    DeletesBy,
     LakePlace,
     LakeSinkConfig,
     check_lake_sink,
@@ -42,6 +44,8 @@ class LakeSinkPlanner:
         envelope = statement.envelope
         connection: GlobalId | None = None
         place: LakePlace
+        deletes: DeletesBy | None = None
+        every: int | None = None
         match statement.connector:
             case DeltaSinkConnector() as connector:
                 place, delta = delta_table(self.state(), context, connector.table, "CREATE SINK")
@@ -50,6 +54,7 @@ class LakeSinkPlanner:
                 named = named_table(self.state(), context, connector.table, "CREATE SINK")
                 place, connection = named.place, named.connection
                 connector = replace(connector, table=named.table)
+                deletes, every = connector.deletes, connector.compact_every
             case _:
                 raise AssertionError(f"{blank.full_name} writes no table")
         interval_ms = connector.commit_interval_ms
@@ -60,6 +65,8 @@ class LakeSinkPlanner:
             is_enforced=connector.is_enforced,
             snapshot=statement.snapshot,
             commit_interval_ms=DEFAULT_COMMIT_INTERVAL_MS if interval_ms is None else interval_ms,
+            deletes=deletes or "equality",
+            compact_every=DEFAULT_COMPACT_EVERY if every is None else every,
         )
         self._check(blank, config, desc, connection)
         details = SinkDetails(config, Timestamp(0), connection=connection)

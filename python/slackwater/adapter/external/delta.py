@@ -165,6 +165,9 @@ class DeltaSinkTable:
                 raise TableChanged from None
             target.folder.sync(self._table.version())
 
+    def tidy(self) -> None:
+        """Nothing: OPTIMIZE of others does it."""
+
     def close(self) -> None:
         self._table = None
 

@@ -7,9 +7,10 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
+import itertools
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,12 +19,16 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from slackwater.storage.iceberg.schema import Fit
+from slackwater.adapter.external.iceberg_listing import Listed
+from slackwater.adapter.external.iceberg_partitions import WrittenSpec
+from slackwater.storage.iceberg.partitions import Partition, split
+from slackwater.storage.iceberg.schema import Fit, Leaf, file_leaves
 from slackwater.storage.iceberg.statistics import statistics_of
 
 FILE_BYTES = 512 * 1024 * 1024
 """The bytes in memory of the rows that one file has at most."""
 _GROUP_ROWS = 256 * 1024
+_GROUP_BYTES = 64 * 1024 * 1024
 _CODEC = "write.parquet.compression-codec"
 _AVRO_CODEC = "write.avro.compression-codec"
 _EQUALITY_IDS = 135
@@ -39,25 +44,74 @@ class CommitFiles:
     _name: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
     _paths: list[str] = field(default_factory=list, init=False)
 
-    def data(self, rows: pa.Table, fit: Fit) -> list[Any]:
-        """The data files with the rows."""
-        return [self._written(piece, fit, None) for piece in pieces(rows, FILE_BYTES)]
+    def data(self, rows: pa.Table, fit: Fit, spec: WrittenSpec) -> list[Any]:
+        """The data files with the rows, of each partition its own."""
+        return list(self._split(rows, fit, spec, None))
 
-    def deletes(self, keys: pa.Table, fit: Fit) -> list[Any]:
-        """The files that delete all older rows with these keys."""
-        ids = fit.ids(keys.column_names)
-        return [self._written(piece, fit, ids) for piece in pieces(keys, FILE_BYTES)]
+    def deletes(self, keys: pa.Table, fit: Fit, spec: WrittenSpec) -> list[Any]:
+        """The files that delete all older rows with these keys, where that spec has them."""
+        return list(self._split(keys, fit, spec, fit.ids(keys.column_names)))
 
-    def manifests(self, data: Sequence[Any], deletes: Sequence[Any]) -> list[Any]:
-        """The manifests of files: one for each of the two kinds that there is."""
-        kinds = ((data, self.library.manifest.ManifestWriterV2), (deletes, _deletes(self.library)))
-        return [self._manifest(files, kind) for files, kind in kinds if files]
+    def rewritten(
+        self, rows: Iterable[pa.Table], instead: Any, equality_ids: Sequence[int] = ()
+    ) -> list[Any]:
+        """The data file with these rows in the partition of another; none when there are none.
+
+        The columns of `rows` have the ids of their fields. With ids of a key it is a file of
+        deletes. Raises `Misfit` when columns have no ids.
+        """
+        groups = _grouped(rows)
+        first = next(groups, None)
+        if first is None:
+            return []
+        partition = tuple(instead.partition[place] for place in range(len(instead.partition)))
+        several = itertools.chain([first], groups)
+        leaves, ids = file_leaves(first.schema), list(equality_ids) or None
+        file = self._file(several, leaves, partition, ids)
+        file.spec_id = instead.spec_id
+        return [file]
+
+    def manifests(self, files: Iterable[Any], sequences: Mapping[str, int]) -> list[Any]:
+        """The manifests of new files: one for each kind and spec.
+
+        Those with a number of `sequences`, by their paths, count as files of that commit.
+        """
+        return [
+            self._manifest(
+                spec_id,
+                is_data,
+                [self._added(each, sequences.get(each.file_path)) for each in several],
+            )
+            for (spec_id, is_data), several in self._by_manifest(files).items()
+        ]
+
+    def without(self, manifests: Iterable[Any], removed: Sequence[Listed]) -> list[Any]:
+        """The manifests of the table without these files, which are told as gone.
+
+        Manifests that have told so before are left out.
+        """
+        gone = {each.file.path for each in removed}
+        touched = {each.manifest for each in removed}
+        kept: list[Any] = []
+        changed: dict[tuple[int, bool], list[Any]] = {}
+        for manifest in manifests:
+            if not has_files(manifest):
+                continue
+            if manifest.manifest_path not in touched:
+                kept.append(manifest)
+                continue
+            is_data = manifest.content == self.library.manifest.ManifestContent.DATA
+            changed.setdefault((manifest.partition_spec_id, is_data), []).extend(
+                self._gone(each) if each.data_file.file_path in gone else self._existing(each)
+                for each in manifest.fetch_manifest_entry(self.table.io)
+            )
+        return [*(self._manifest(*key, several) for key, several in changed.items()), *kept]
 
     def manifest_list(self, manifests: Sequence[Any], parent_id: int | None) -> str:
         """The path of the list with these manifests."""
         path = self._path("metadata", f"snap-{self.snapshot_id}-0-{self._name}.avro")
         with self.library.manifest.write_manifest_list(
-            format_version=2,
+            format_version=self.table.metadata.format_version,
             output_file=self.table.io.new_output(path),
             snapshot_id=self.snapshot_id,
             parent_snapshot_id=parent_id,
@@ -92,27 +146,46 @@ class CommitFiles:
         self._paths.append(made)
         return made
 
-    def _written(self, rows: pa.Table, fit: Fit, equality_ids: list[int] | None) -> Any:
+    def _split(
+        self, rows: pa.Table, fit: Fit, spec: WrittenSpec, equality_ids: list[int] | None
+    ) -> Iterator[Any]:
+        for partition, part in split(rows.cast(fit.schema), spec.columns):
+            for piece in pieces(part, FILE_BYTES):
+                file = self._file([piece], fit.leaves, partition, equality_ids)
+                file.spec_id = spec.spec_id
+                yield file
+
+    def _file(
+        self,
+        rows: Iterable[pa.Table],
+        leaves: Sequence[Leaf],
+        partition: Partition,
+        equality_ids: list[int] | None,
+    ) -> Any:
+        """The file with these rows, of which there are some; their schemas are the same."""
         library = self.library
         content = library.manifest.DataFileContent
         path = self._path("data", f"{self._name}-{len(self._paths)}.parquet")
         output = self.table.io.new_output(path)
         codec = self.table.metadata.properties.get(_CODEC, "zstd")
+        several = iter(rows)
+        first = next(several)
         with output.create() as stream:
             writer = pq.ParquetWriter(
                 stream,
-                fit.schema,
+                first.schema,
                 compression="none" if codec == "uncompressed" else codec,
                 store_decimal_as_integer=True,
             )
             with writer:
-                writer.write_table(rows.cast(fit.schema), row_group_size=_GROUP_ROWS)
-        found = statistics_of(writer.writer.metadata, fit.leaves)
-        file = library.manifest.DataFile.from_args(
+                for each in itertools.chain([first], several):
+                    writer.write_table(each, row_group_size=_GROUP_ROWS)
+        found = statistics_of(writer.writer.metadata, leaves)
+        return library.manifest.DataFile.from_args(
             content=content.DATA if equality_ids is None else content.EQUALITY_DELETES,
             file_path=path,
             file_format=library.manifest.FileFormat.PARQUET,
-            partition=library.typedef.Record(),
+            partition=library.typedef.Record(*partition),
             record_count=found.rows,
             file_size_in_bytes=len(output),
             column_sizes=found.sizes,
@@ -126,32 +199,75 @@ class CommitFiles:
             equality_ids=equality_ids,
             sort_order_id=None,
         )
-        file.spec_id = self.table.metadata.default_spec_id
-        return file
 
-    def _manifest(self, files: Sequence[Any], kind: Any) -> Any:
-        manifest = self.library.manifest
+    def _by_manifest(self, files: Iterable[Any]) -> dict[tuple[int, bool], list[Any]]:
+        found: dict[tuple[int, bool], list[Any]] = {}
+        data = self.library.manifest.DataFileContent.DATA
+        for each in files:
+            found.setdefault((each.spec_id, each.content == data), []).append(each)
+        return found
+
+    def _manifest(self, spec_id: int, is_data: bool, entries: Sequence[Any]) -> Any:
         metadata = self.table.metadata
         path = self._path("metadata", f"{self._name}-m{len(self._paths)}.avro")
+        kinds = self.library.manifest
+        written = kinds.ManifestWriterV1 if metadata.format_version == 1 else kinds.ManifestWriterV2
+        kind = written if is_data else _deletes(self.library)
         writer = kind(
-            metadata.spec(),
+            metadata.specs()[spec_id],
             metadata.schema(),
             self.table.io.new_output(path),
             self.snapshot_id,
             self._avro_codec,
         )
         with writer:
-            for each in files:
-                writer.add_entry(
-                    manifest.ManifestEntry.from_args(
-                        status=manifest.ManifestEntryStatus.ADDED,
-                        snapshot_id=self.snapshot_id,
-                        sequence_number=None,
-                        file_sequence_number=None,
-                        data_file=each,
-                    )
-                )
+            for each in entries:
+                writer.add_entry(each)
         return writer.to_manifest_file()
+
+    def _added(self, file: Any, sequence: int | None) -> Any:
+        return self.library.manifest.ManifestEntry.from_args(
+            status=self.library.manifest.ManifestEntryStatus.ADDED,
+            snapshot_id=self.snapshot_id,
+            sequence_number=sequence,
+            file_sequence_number=None,
+            data_file=file,
+        )
+
+    def _existing(self, entry: Any) -> Any:
+        return self._with_status(entry, "EXISTING", entry.snapshot_id)
+
+    def _gone(self, entry: Any) -> Any:
+        return self._with_status(entry, "DELETED", self.snapshot_id)
+
+    def _with_status(self, entry: Any, status: str, snapshot_id: int) -> Any:
+        return self.library.manifest.ManifestEntry.from_args(
+            status=self.library.manifest.ManifestEntryStatus[status],
+            snapshot_id=snapshot_id,
+            sequence_number=entry.sequence_number,
+            file_sequence_number=entry.file_sequence_number,
+            data_file=entry.data_file,
+        )
+
+
+def _grouped(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The rows in groups of a file, of which there may be fewer than in what they come from."""
+    held: list[pa.Table] = []
+    for each in rows:
+        held.append(each)
+        if (
+            sum(map(len, held)) >= _GROUP_ROWS
+            or sum(group.nbytes for group in held) >= _GROUP_BYTES
+        ):
+            yield pa.concat_tables(held)
+            held.clear()
+    if held:
+        yield pa.concat_tables(held)
+
+
+def has_files(manifest: Any) -> bool:
+    """Whether files of the table are in a manifest."""
+    return bool(manifest.has_added_files() or manifest.has_existing_files())
 
 
 def local_file(location: str) -> str | None:

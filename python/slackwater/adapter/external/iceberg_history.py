@@ -8,7 +8,7 @@ Source: docs/decisions 0080.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -18,20 +18,18 @@ import pyarrow as pa
 
 from slackwater.adapter.external import libraries
 from slackwater.adapter.external.iceberg import failures, opened
+from slackwater.adapter.external.iceberg_listing import listed
 from slackwater.adapter.external.iceberg_rows import KeptDeletes, TableFiles, schema_json
 from slackwater.repr.errors import SlackwaterError, first_line, user_error
 from slackwater.repr.relation import DIFF_COLUMN
 from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.columns import comparable_ids, table_columns
 from slackwater.storage.iceberg.live_files import (
-    EVERYWHERE,
     DataFile,
     DeleteFile,
     FileChange,
     LiveFiles,
     Partitioning,
-    Scope,
-    Within,
     by_value_alone,
     differences,
 )
@@ -49,8 +47,6 @@ from slackwater.storage.lake.ingestion import history_lost, replaced, unreadable
 _FORMAT = 2
 _EMPTY = ""
 """The version of a table that has no snapshot yet."""
-_PATH_ID = 2147483546
-"""The id of the column of a file of positions that names data files."""
 _COMPACTS = "replace"
 
 
@@ -231,27 +227,8 @@ class IcebergHistory:
         return LiveFiles.of(each for files in found.values() for each in files)
 
     def _read(self, manifest: Any) -> Iterator[DataFile | DeleteFile]:
-        spec = self._table.metadata.specs()[manifest.partition_spec_id]
-        is_whole = all(str(each.transform) == "void" for each in spec.fields)
-        known = self.library.manifest
-        for entry in manifest.fetch_manifest_entry(self._table.io):
-            file = entry.data_file
-            if file.file_format != known.FileFormat.PARQUET:
-                reason = f"its format is {file.file_format.value}, and not PARQUET"
-                raise self.origin.unreadable(f"{file.file_path}: {reason}")
-            values = tuple(file.partition[place] for place in range(len(spec.fields)))
-            scope: Scope = (spec.spec_id, values)
-            sequence = entry.sequence_number or 0
-            size = file.file_size_in_bytes
-            if file.content == known.DataFileContent.DATA:
-                yield DataFile(file.file_path, sequence, scope, size)
-            elif file.content == known.DataFileContent.POSITION_DELETES:
-                within: Within = _data_path(file.lower_bounds, file.upper_bounds) or scope
-                yield DeleteFile(file.file_path, sequence, within, size)
-            else:
-                ids = tuple(file.equality_ids or ())
-                within = EVERYWHERE if is_whole else scope
-                yield DeleteFile(file.file_path, sequence, within, size, ids)
+        for each in listed(self.library, self._table, manifest):
+            yield each.file
 
     def _schema(self, snapshot: Any) -> Json:
         metadata = self._table.metadata
@@ -304,7 +281,7 @@ class IcebergHistory:
         except (known.NoSuchTableError, known.NoSuchNamespaceError):
             raise self.origin.unreadable("there is no such table") from None
         except Unreadable as error:
-            raise self.origin.unreadable(f"{file}: {error}") from None
+            raise self.origin.unreadable(f"{file}: {error}" if file else str(error)) from None
         except FileNotFoundError as missing:
             raise self.origin.lost(f"a file ({first_line(str(missing))})") from None
         except failures(self.library) as failed:
@@ -332,9 +309,3 @@ def _operation(snapshot: Any) -> str | None:
 
 def _named(snapshot_id: object) -> str:
     return "a table without snapshots" if snapshot_id == _EMPTY else f"the snapshot {snapshot_id}"
-
-
-def _data_path(lower: Mapping[int, bytes] | None, upper: Mapping[int, bytes] | None) -> str | None:
-    """The one data file whose positions a file has, if its bounds tell."""
-    found = (lower or {}).get(_PATH_ID)
-    return found.decode() if found is not None and found == (upper or {}).get(_PATH_ID) else None

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.repr.relation import DIFF_FIELD
+from slackwater.storage.iceberg.bounds import Keys
 from slackwater.storage.iceberg.columns import path_to
 from slackwater.storage.iceberg.equality import matches
 from slackwater.storage.iceberg.live_files import DataFile, DeleteFile, FileChange
@@ -76,16 +77,57 @@ class TableFiles:
             return
         with self._opened(change.file.path) as file:
             projection = self._projection(file, self.fields, change.file)
-            start = 0
-            for group in range(file.num_row_groups):
-                rows = _GroupOfRows(self, file, change.file, group, start)
-                start += rows.count
+            for rows in self._groups(file, change.file):
                 diffs = rows.diffs(change)
                 if not diffs.any():
                     continue
-                found = projection.rows(file.read_row_group(group, projection.names))
+                found = projection.rows(file.read_row_group(rows.group, projection.names))
                 found = found.append_column(DIFF_FIELD, pa.array(diffs, pa.int64()))
                 yield found if diffs.all() else found.filter(pa.array(diffs != 0))
+
+    def has(self, file: DataFile, deletes: Sequence[DeleteFile], keys: Keys) -> bool:
+        """Whether the file has rows with one of the keys that these deletes leave."""
+        with self._opened(file.path) as found:
+            groups = self._groups(found, file)
+            return any((each.with_keys(keys) & ~each.deleted(deletes)).any() for each in groups)
+
+    def remaining(
+        self, file: DataFile, deletes: Sequence[DeleteFile], keys: Keys | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows that these deletes and the keys leave, with the columns of the file."""
+        with self._opened(file.path) as found:
+            schema = self._numbered(found)
+            for group in self._groups(found, file):
+                gone = group.deleted(deletes)
+                if keys is not None:
+                    gone |= group.with_keys(keys)
+                if gone.all():
+                    continue
+                rows = found.read_row_group(group.group).cast(schema)
+                yield rows.filter(pa.array(~gone)) if gone.any() else rows
+
+    def distinct_keys(self, deletes: Sequence[DeleteFile]) -> pa.Table | None:
+        """The values of files of deletes, each once; None: of these it is not known what is equal,
+        or the files have other columns."""
+        found: list[pa.Table] = []
+        for each in deletes:
+            with self._opened(each.path) as file:
+                found.append(file.read().cast(self._numbered(file)))
+        schema = found[0].schema.remove_metadata()
+        if any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in schema.types):
+            return None
+        if len(schema) != len(deletes[0].equality_ids) or any(
+            not each.schema.remove_metadata().equals(schema, check_metadata=True) for each in found
+        ):
+            return None
+        names = schema.names
+        distinct = pa.concat_tables(found).group_by(names, use_threads=False).aggregate([])
+        return distinct.select(names).cast(schema)
+
+    def schema(self, file: DataFile) -> pa.Schema:
+        """The columns of a file, with the ids of their fields."""
+        with self._opened(file.path) as found:
+            return self._numbered(found)
 
     def positions(self, delete: DeleteFile) -> Positions:
         """The positions that a file deletes."""
@@ -143,12 +185,21 @@ class TableFiles:
         projection = self._projection(file, fields, of)
         return projection.rows(file.read_row_group(group, projection.names))
 
+    def _groups(self, file: pq.ParquetFile, of: DataFile) -> Iterator[_GroupOfRows]:
+        start = 0
+        for group in range(file.num_row_groups):
+            rows = _GroupOfRows(self, file, of, group, start)
+            start += rows.count
+            yield rows
+
+    def _numbered(self, file: pq.ParquetFile) -> pa.Schema:
+        text = self.table.metadata.properties.get(NAME_MAPPING)
+        return with_ids(file.schema_arrow, None if text is None else json.loads(text))
+
     def _projection(
         self, file: pq.ParquetFile, fields: Sequence[Json], of: DataFile | None
     ) -> Projection:
-        text = self.table.metadata.properties.get(NAME_MAPPING)
-        mapping = None if text is None else json.loads(text)
-        return Projection(fields, with_ids(file.schema_arrow, mapping), self._constants(of))
+        return Projection(fields, self._numbered(file), self._constants(of))
 
     def _constants(self, file: DataFile | None) -> Mapping[int, Any]:
         """The values of a file's partition that are those of its fields."""
@@ -190,13 +241,17 @@ class _GroupOfRows:
         """Counts how often each row comes: -1, 0 or 1."""
         before, after = set(change.before or ()), set(change.after or ())
         shared = before & after
-        gone_before, gone_after = self._deleted(before - shared), self._deleted(after - shared)
+        gone_before, gone_after = self.deleted(before - shared), self.deleted(after - shared)
         was, is_there = change.before is not None, change.after is not None
         diffs = (is_there & ~gone_after).astype(np.int64) - (was & ~gone_before)
         # Most groups have no row that a new delete names: then older ones need not be read.
-        return diffs * ~self._deleted(shared) if diffs.any() else diffs
+        return diffs * ~self.deleted(shared) if diffs.any() else diffs
 
-    def _deleted(self, deletes: Iterable[DeleteFile]) -> Any:
+    def with_keys(self, keys: Keys) -> Any:
+        """Finds the rows that have one of the keys."""
+        return self._equal(keys.ids, [keys.values])
+
+    def deleted(self, deletes: Iterable[DeleteFile]) -> Any:
         """Finds the rows that these files delete."""
         found = np.zeros(self.count, np.bool_)
         by_ids: dict[tuple[int, ...], list[DeleteFile]] = {}
@@ -211,13 +266,14 @@ class _GroupOfRows:
                 ]
                 found[within - self.start] = True
         for ids, several in by_ids.items():
-            found |= self._equal(ids, several)
+            fields = [_only(path) for path in self.files.key_fields(ids)]
+            found |= self._equal(ids, [self.files.keys(each, fields) for each in several])
         return found
 
-    def _equal(self, ids: tuple[int, ...], deletes: Sequence[DeleteFile]) -> Any:
+    def _equal(self, ids: Sequence[int], several: Sequence[pa.Table]) -> Any:
         paths = self.files.key_fields(ids)
         fields = [_only(path) for path in paths]
-        keys = pa.concat_tables([self.files.keys(each, fields) for each in deletes])
+        keys = pa.concat_tables(several)
         rows = self.files.projected(self.file, self.group, fields, self.of)
         return matches(_leaves(rows, paths), _leaves(keys, paths))
 

@@ -99,6 +99,7 @@ def pyiceberg() -> Any:
         import pyiceberg.exceptions
         import pyiceberg.io.pyarrow
         import pyiceberg.manifest
+        import pyiceberg.partitioning
         import pyiceberg.schema
         import pyiceberg.table
         import pyiceberg.table.refs

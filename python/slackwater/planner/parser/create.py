@@ -16,11 +16,7 @@ from slackwater.planner.parser.kafka_sink import KafkaSinkConnector
 from slackwater.planner.parser.kafka_sinks import read_kafka_sink
 from slackwater.planner.parser.kafka_source import KafkaSource
 from slackwater.planner.parser.lake_sink import LakeSinkConnector
-from slackwater.planner.parser.lake_sinks import (
-    COMMIT_INTERVAL,
-    read_commit_interval,
-    read_lake_sink,
-)
+from slackwater.planner.parser.lake_sinks import lake_options, read_lake_sink, with_lake_options
 from slackwater.planner.parser.lake_source import DeltaSource, IcebergSource
 from slackwater.planner.parser.lake_sources import read_lake_source
 from slackwater.planner.parser.names import CATALOG, QualifiedName
@@ -672,14 +668,13 @@ def _sink(cursor: TokenCursor) -> CreateSink:
         connector, envelope = read_kafka_sink(cursor)
     elif cursor.looking_at("DELTA") or cursor.looking_at("ICEBERG"):
         connector, envelope = read_lake_sink(cursor)
-        known[COMMIT_INTERVAL] = read_commit_interval
+        known |= lake_options(connector)
     else:
         connector, envelope = _files_sink(cursor), _sink_envelope(cursor)
     options = read_options(cursor, known) if cursor.accept("WITH") else {}
     snapshot = options.get("SNAPSHOT") is not False
-    if COMMIT_INTERVAL in options and isinstance(connector, LakeSinkConnector):
-        interval = cast("int", options[COMMIT_INTERVAL])
-        connector = replace(connector, commit_interval_ms=interval)
+    if isinstance(connector, LakeSinkConnector):
+        connector = with_lake_options(cursor, connector, envelope, options)
     return CreateSink(name, from_name, connector, envelope, if_not_exists, cluster, snapshot)
 
 

@@ -5,8 +5,13 @@ Source: surface 4, docs/decisions 0076.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import cast
+
 from slackwater.planner.parser.durations import format_duration
 from slackwater.planner.parser.lake_sink import (
+    DeletesBy,
     DeltaSinkConnector,
     IcebergSinkConnector,
     LakeSinkConnector,
@@ -17,17 +22,48 @@ from slackwater.planner.parser.lake_tables import (
     read_delta_table,
     read_iceberg_table,
 )
-from slackwater.planner.parser.options import OptionValue, positive_duration
+from slackwater.planner.parser.options import (
+    OptionValue,
+    ReadValue,
+    choice,
+    integer,
+    positive_duration,
+)
 from slackwater.planner.parser.statements import Envelope
 from slackwater.planner.parser.tokens import TokenCursor
 from slackwater.repr.relation import quote_identifier, quote_string
 
-COMMIT_INTERVAL = "COMMIT INTERVAL"
+_COMMIT_INTERVAL = "COMMIT INTERVAL"
+_DELETES = "DELETES"
+_COMPACT_EVERY = "COMPACT EVERY"
 
 
-def read_commit_interval(cursor: TokenCursor, option: str) -> OptionValue:
-    """The value of COMMIT INTERVAL, in milliseconds."""
-    return positive_duration(cursor, option)
+def lake_options(sink: LakeSinkConnector) -> Mapping[str, ReadValue]:
+    """The options in WITH beside SNAPSHOT."""
+    of_iceberg: Mapping[str, ReadValue] = {
+        _DELETES: choice("EQUALITY", "REWRITE"),
+        _COMPACT_EVERY: integer,
+    }
+    more = of_iceberg if isinstance(sink, IcebergSinkConnector) else {}
+    return {_COMMIT_INTERVAL: positive_duration, **more}
+
+
+def with_lake_options(
+    cursor: TokenCursor,
+    sink: LakeSinkConnector,
+    envelope: Envelope,
+    options: Mapping[str, OptionValue],
+) -> LakeSinkConnector:
+    """The sink with the options that were read. Raises SLACKWATER_SYNTAX_ERROR."""
+    interval = cast("int | None", options.get(_COMMIT_INTERVAL))
+    if isinstance(sink, DeltaSinkConnector):
+        return replace(sink, commit_interval_ms=interval)
+    if _DELETES in options and not envelope.key:
+        raise cursor.syntax_error("MODE UPSERT with DELETES")
+    word = cast("str | None", options.get(_DELETES))
+    deletes = None if word is None else cast("DeletesBy", word.lower())
+    every = cast("int | None", options.get(_COMPACT_EVERY))
+    return replace(sink, commit_interval_ms=interval, deletes=deletes, compact_every=every)
 
 
 def read_lake_sink(cursor: TokenCursor) -> tuple[LakeSinkConnector, Envelope]:
@@ -88,6 +124,12 @@ def lake_sink_sql(sink: LakeSinkConnector, envelope: Envelope) -> str:
 
 def lake_options_sql(sink: LakeSinkConnector) -> tuple[str, ...]:
     """The options in WITH beside SNAPSHOT."""
-    if sink.commit_interval_ms is None:
-        return ()
-    return (f"{COMMIT_INTERVAL} {quote_string(format_duration(sink.commit_interval_ms))}",)
+    words = []
+    if sink.commit_interval_ms is not None:
+        interval = quote_string(format_duration(sink.commit_interval_ms))
+        words.append(f"{_COMMIT_INTERVAL} {interval}")
+    if isinstance(sink, IcebergSinkConnector) and sink.deletes is not None:
+        words.append(f"{_DELETES} {quote_string(sink.deletes)}")
+    if isinstance(sink, IcebergSinkConnector) and sink.compact_every is not None:
+        words.append(f"{_COMPACT_EVERY} {sink.compact_every}")
+    return tuple(words)

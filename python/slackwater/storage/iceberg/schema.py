@@ -18,8 +18,10 @@ import pyarrow as pa
 from slackwater.repr.errors import FatalError, invalid_option, user_error
 from slackwater.repr.relation import RelationDesc, unclear_field
 from slackwater.storage.lake.config import (
+    DEFAULT_COMPACT_EVERY,
     DIFF_NAME,
     TIMESTAMP_NAME,
+    DeletesBy,
     IcebergPlace,
     LakeSinkConfig,
 )
@@ -63,7 +65,8 @@ class _Ids:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column of a Parquet file: the id of its field, and its Iceberg type.
+    """A column of a Parquet file: the id of its field, and its Iceberg type; without one it gets
+    no bounds.
 
     `is_repeated`: a row may have several values of it, or none.
     """
@@ -76,12 +79,15 @@ class Leaf:
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
     """The table of a sink as its definition has it: the parts of its namespace and its name, the
-    columns of its rows, and those of its key. `shown` is the table in messages."""
+    columns of its rows, and those of its key, by which rows go as `deletes` says. After
+    `compact_every` commits it is compacted. `shown` is the table in messages."""
 
     identifier: tuple[str, ...]
     shown: str
     schema: pa.Schema
     key: tuple[str, ...] = ()
+    deletes: DeletesBy = "equality"
+    compact_every: int = DEFAULT_COMPACT_EVERY
 
 
 def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
@@ -102,7 +108,9 @@ def sink_columns(config: LakeSinkConfig, desc: RelationDesc) -> SinkColumns:
         fields.append(field.with_name(column.name))
     if config.mode == "APPEND":
         fields += [pa.field(DIFF_NAME, pa.int32()), pa.field(TIMESTAMP_NAME, pa.int64())]
-    return SinkColumns(identifier, place.shown, pa.schema(fields), config.key)
+    return SinkColumns(
+        identifier, place.shown, pa.schema(fields), config.key, config.deletes, config.compact_every
+    )
 
 
 def table_identifier(place: IcebergPlace, statement: str) -> tuple[str, ...]:
@@ -163,6 +171,29 @@ def fitted(columns: pa.Schema, table: Json) -> Fit:
     `Misfit`.
     """
     return Fit(pa.schema(_fitted_fields("", list(columns), table["fields"])))
+
+
+def with_added(columns: pa.Schema, table: Json, others: Sequence[Json], last_id: int) -> Json:
+    """The table's schema with those of the columns that it does not have, as optional ones.
+
+    It is the schema itself when nothing has to be added. `others` are all schemas that the table
+    has or had, and `last_id` is the last id that it has given to a field. Raises `Misfit` for a
+    column that was removed from the table: old rows have lost what it had.
+    """
+    known = {each["name"] for each in table["fields"]}
+    added = [each for each in columns if each.name not in known]
+    if not added:
+        return table
+    former = {each["name"] for schema in others for each in schema["fields"]}
+    for each in added:
+        if each.name in former:
+            raise Misfit(f"it has no column {each.name} any more")
+    _check_paths(columns)
+    return {
+        **table,
+        "schema-id": max(each["schema-id"] for each in others) + 1,
+        "fields": [*table["fields"], *_new_fields(added, _Ids(last_id))],
+    }
 
 
 def _new_fields(fields: Sequence[pa.Field] | pa.Schema, ids: _Ids) -> list[dict[str, Any]]:
@@ -298,6 +329,17 @@ def _id_of(each: pa.Field) -> int:
     return int(each.metadata[FIELD_ID])
 
 
+def file_leaves(schema: pa.Schema) -> tuple[Leaf, ...]:
+    """The columns of a file of anybody's with these columns, which have the ids of their fields.
+
+    Raises `Misfit` when they have none.
+    """
+    try:
+        return tuple(leaf for each in schema for leaf in _leaves(each))
+    except (KeyError, TypeError):
+        raise Misfit("some of its columns have no ids") from None
+
+
 def _leaves(each: pa.Field, is_repeated: bool = False) -> Iterator[Leaf]:
     """The leaves of a column, in the order of a file's columns."""
     kind = each.type
@@ -307,7 +349,14 @@ def _leaves(each: pa.Field, is_repeated: bool = False) -> Iterator[Leaf]:
     elif pa.types.is_map(kind):
         yield from _leaves(kind.key_field, True)
         yield from _leaves(kind.item_field, True)
-    elif pa.types.is_list(kind):
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
         yield from _leaves(kind.value_field, True)
     else:
-        yield Leaf(_id_of(each), _plain(kind), is_repeated)
+        yield Leaf(_id_of(each), _leaf_type(kind), is_repeated)
+
+
+def _leaf_type(kind: pa.DataType) -> str:
+    """The Iceberg type of a column of a file; empty: one that no table of ours has."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return "string" if pa.types.is_large_string(kind) else "binary"
+    return _plain(kind) if pa.types.is_decimal(kind) or kind in _NAMES else ""

@@ -61,7 +61,7 @@ def _describe(found: FileStatistics, leaf: Leaf, chunks: Sequence[Any]) -> None:
     if len(told) < len(chunks) or not all(each.has_null_count for each in told):
         return
     found.nulls[number] = sum(each.null_count for each in told)
-    kept = [each for each in told if each.num_values]
+    kept = [each for each in told if each.num_values and leaf.type]
     if not kept or not all(each.has_min_max for each in kept):
         return
     least = min(_comparable(leaf.type, each.min_raw) for each in kept)

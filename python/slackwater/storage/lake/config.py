@@ -14,12 +14,15 @@ from slackwater.storage.lake.history import TableColumn
 from slackwater.storage.sink_rows import SinkKey, refuse_added
 
 LakeMode = Literal["APPEND", "UPSERT"]
+DeletesBy = Literal["equality", "rewrite"]
+"""Rows leave an Iceberg table by files with their keys, or by data files that are written anew."""
 
 DIFF_NAME = "_mz_diff"
 TIMESTAMP_NAME = "_mz_timestamp"
 """The columns that APPEND adds: how often the row comes or goes, and when, in milliseconds."""
 
 DEFAULT_COMMIT_INTERVAL_MS = 10_000
+DEFAULT_COMPACT_EVERY = 50
 
 _INEXACT = ("float", "double")
 
@@ -74,7 +77,8 @@ class LakeSinkConfig:
 
     Not `is_enforced`: of several rows of a key the greatest counts. `snapshot` false leaves out
     what the relation held when the sink began. Commits with changes begin `commit_interval_ms`
-    after each other, or later.
+    after each other, or later. For tables of Iceberg, `deletes` says how
+    rows go, and after `compact_every` commits with changes small files are written anew; 0: never.
     """
 
     place: LakePlace
@@ -83,6 +87,8 @@ class LakeSinkConfig:
     is_enforced: bool = True
     snapshot: bool = True
     commit_interval_ms: int = DEFAULT_COMMIT_INTERVAL_MS
+    deletes: DeletesBy = "equality"
+    compact_every: int = DEFAULT_COMPACT_EVERY
 
 
 def check_lake_sink(config: LakeSinkConfig, desc: RelationDesc, object_name: str) -> None:

@@ -166,6 +166,8 @@ class LakeSink:
             self._told_ms = self._clock()
             if changes.messages:
                 self._written_ms, self._silent_ms = self._told_ms, IDLE_MS
+                with self._claim.asked_first():
+                    self._table.tidy()
             return True
         reason = "other writers commit to it all the time"
         raise unreachable(self._claim.name, self._named.shown, reason)

@@ -65,6 +65,14 @@ class LakeTable(Protocol):
         """Commits to the table as it was loaded. Durable on return. Raises `TableChanged`."""
         ...
 
+    def tidy(self) -> None:
+        """Writes small files of the table together, if it is time for that; no row changes.
+
+        It may be given up when another writer has committed. Then the next commit raises
+        `TableChanged`, and so it may in any case.
+        """
+        ...
+
     def close(self) -> None:
         """Ends the clients. What is committed stays."""
         ...
