@@ -91,9 +91,13 @@ def test_changes_with_the_row_before_and_after(place, kafka, registry, reader):
     place.sql("CREATE MATERIALIZED VIEW v AS SELECT * FROM compacted")
     sink(place, topic, rest.replace("TYPE t", "TYPE v"), relation="v")
     assert registry.levels == {f"{topic}-value": "FULL"}
+    source(place, topic, f"FORMAT {PROTOBUF} ENVELOPE DEBEZIUM", "back")
     place.sql("INSERT INTO t VALUES (0, array('a', NULL, ''), TIMESTAMP '1970-01-01 00:00:00Z')")
+    becomes(place, "SELECT k, array_join(tags, '+'), unix_micros(at) FROM back", [[0, "a+", 0]])
     place.sql("UPDATE t SET tags = NULL")
+    becomes(place, "SELECT k, size(tags) FROM back", [[0, 0]])
     place.sql("DELETE FROM t")
+    becomes(place, "SELECT * FROM back", [])
     messages = reader(topic).wait(lambda found: len(found) >= 3, "three messages")
     change = classes(text_of(registry, f"{topic}-value"))["shop.v1.Change"]
     insert, update, delete = (change.FromString(each.value[6:]) for each in messages)

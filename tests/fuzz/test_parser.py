@@ -231,7 +231,7 @@ decodings = (
     )
     | st.builds(
         lambda v, k, i, e: Decoding(v, k, i, "DEBEZIUM", None, e),
-        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO")),
+        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO", "PROTOBUF")),
         plain_payloads | keys_with_schema,
         included,
         errors,
