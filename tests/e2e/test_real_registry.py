@@ -49,11 +49,30 @@ def test_a_registry_of_others(workplace, kafka, apicurio):
     becomes(place, "SELECT id, v, d FROM back", [[1, "a", "1.50"], [2, None, None]])
     place.sql("DELETE FROM t WHERE k = 1")
     becomes(place, "SELECT id, k, v, d FROM back", [[2, 2, None, None]])
+    protobuf = avro.replace("AVRO", "PROTOBUF")
+    described = kafka.new_topic()
+    place.sql(
+        f"CREATE SINK described FROM t INTO KAFKA CONNECTION k (TOPIC '{described}') KEY (k) "
+        f"FORMAT {protobuf} (VALUE COMPATIBILITY LEVEL 'BACKWARD', PROTOBUF VALUE FULLNAME "
+        "'shop.Row') ENVELOPE UPSERT"
+    )
+    place.sql(
+        f"CREATE SOURCE read FROM KAFKA CONNECTION k (TOPIC '{described}') FORMAT {protobuf} "
+        f"INCLUDE KEY AS id ENVELOPE UPSERT {EACH_50_MS}"
+    )
+    becomes(place, "SELECT * FROM read", [[2, 2, None, None]])
+    place.sql("INSERT INTO t VALUES (0, '', 0)")
+    becomes(place, "SELECT * FROM read ORDER BY id", [[0, 0, "", "0.00"], [2, 2, None, None]])
     place.sql("CREATE TABLE other (k BIGINT NOT NULL, v INT NOT NULL)")
     with pytest.raises(SqlError, match="SLACKWATER_SCHEMA_REFUSED") as caught:
         place.sql(
             f"CREATE SINK refused FROM other INTO KAFKA CONNECTION k (TOPIC '{topic}') KEY (k) "
             f"FORMAT {avro} ENVELOPE UPSERT"
+        )
+    with pytest.raises(SqlError, match="SLACKWATER_SCHEMA_REFUSED"):
+        place.sql(
+            f"CREATE SINK refused FROM other INTO KAFKA CONNECTION k (TOPIC '{described}') KEY (k) "
+            f"FORMAT {protobuf} ENVELOPE UPSERT"
         )
     assert f"{topic}-value" in caught.value.message
     with pytest.raises(SqlError, match="SLACKWATER_UNKNOWN_SCHEMA"):

@@ -232,7 +232,7 @@ decodings = (
     )
     | st.builds(
         lambda v, k, i, e: Decoding(v, k, i, "DEBEZIUM", None, e),
-        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO")),
+        payloads.filter(lambda payload: payload.kind in ("JSON", "AVRO", "PROTOBUF")),
         plain_payloads | keys_with_schema,
         included,
         errors,
@@ -308,6 +308,11 @@ def docs(*sides):
     return listed.map(tuple)
 
 
+def without_defaults(registry):
+    """NULL DEFAULTS are for Avro alone."""
+    return replace(registry, null_defaults=False)
+
+
 for_values = st.builds(
     SinkRegistry,
     names,
@@ -337,10 +342,12 @@ for_both = st.builds(
 sink_formats = st.one_of(
     st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
     st.tuples(st.just("AVRO"), for_values),
+    st.tuples(st.just("PROTOBUF"), for_values.map(without_defaults)),
 )
 key_formats = st.one_of(
     st.tuples(st.sampled_from(["JSON", "TEXT", "BYTES"]), st.none()),
     st.tuples(st.just("AVRO"), for_keys),
+    st.tuples(st.just("PROTOBUF"), for_keys.map(without_defaults)),
 )
 topic_sinks = st.builds(
     lambda name, value, key, more: KafkaSinkConnector(
@@ -351,8 +358,14 @@ topic_sinks = st.builds(
     key_formats | st.just((None, None)),
     st.fixed_dictionaries({"is_enforced": st.booleans(), "headers": st.none() | parts}),
 ) | st.builds(
-    lambda name, registry: KafkaSinkConnector(name, "t", "AVRO", value_registry=registry),
+    lambda name, form, registry: KafkaSinkConnector(
+        name,
+        "t",
+        form,
+        value_registry=registry if form == "AVRO" else without_defaults(registry),
+    ),
     names,
+    st.sampled_from(["AVRO", "PROTOBUF"]),
     for_both,
 )
 upserts = st.builds(s.Envelope, st.just("UPSERT"), columns)

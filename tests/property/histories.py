@@ -93,6 +93,7 @@ SHARES = {
     "test_the_snapshot_comes_at_one_time_if_it_is_transactional": Share(100, 200),
     "test_a_topic_is_what_its_messages_before_the_frontier_are": Share(150, 3_000),
     "test_what_a_sink_writes_in_avro_a_source_reads": Share(100, 3_000),
+    "test_what_a_sink_writes_in_protobuf_a_source_reads": Share(60, 1_000),
     "test_messages_are_what_their_json_says": Share(60, 2_000),
     "test_any_bytes_are_a_row_or_have_a_reason": Share(60, 2_000),
     "test_a_topic_of_debezium_is_the_table_that_its_changes_make": Share(150, 3_000),

@@ -20,7 +20,7 @@ from slackwater.storage.kafka.columns import source_columns
 from slackwater.storage.kafka.decoding import Decoder
 from slackwater.storage.kafka.shapes import MessageReaders, ReaderSchemas
 from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
-from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
+from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, message_forms
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.row_bytes import _plain
 
@@ -159,7 +159,7 @@ def test_what_a_sink_writes_in_avro_a_source_reads(table, envelope, null_default
     config = KafkaSinkConfig(
         "t", "AVRO", "AVRO", envelope, ("k",), key_schema=schema, value_schema=schema
     )
-    forms = avro_forms(config, desc)
+    forms = message_forms(config, desc)
     texts = {1: forms.key.schema, 2: forms.value.schema}
     for each in texts.values():
         check(each, "values")

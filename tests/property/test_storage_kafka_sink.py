@@ -21,7 +21,7 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka import sink as kafka_sink
 from slackwater.storage.kafka.sink import KafkaSink, Pending, Progress, SinkTopic, decoded
 from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
-from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
+from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, message_forms
 from slackwater.storage.sink_folder import Claim
 
 DESC = RelationDesc.of(k="long", v="string")
@@ -163,7 +163,7 @@ def expected(config, made):
 
 
 def seen(cluster, config):
-    forms = avro_forms(config, DESC)
+    forms = message_forms(config, DESC)
     return Counter(
         (text_of(forms.key, k), text_of(forms.value, v), time) for k, v, time in cluster.messages
     )

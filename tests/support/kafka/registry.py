@@ -105,12 +105,16 @@ class Registry:
         fastavro.schemaless_writer(stream, schema, value)
         return b"\0" + number.to_bytes(4, "big") + stream.getvalue()
 
-    def registered(self, subject: str, text: str) -> int:
+    def registered(self, subject: str, text: str, kind: str = "AVRO") -> int:
         """The id of a schema that a writer gives; the latest stays what it is when it is there."""
         known = {
             self.schemas[number - self.first]: number for number in self.subjects.get(subject, [])
         }
-        return known.get(text) or self.register(subject, json.loads(text))
+        if text in known:
+            return known[text]
+        if kind == "PROTOBUF":
+            return self.register_protobuf(subject, text)
+        return self.register(subject, json.loads(text))
 
     def answer(self, path: str, given: Any = None) -> tuple[int, Any]:
         """The status and the body. `given` is what a writer sends; None: it asks."""
@@ -120,7 +124,9 @@ class Registry:
         plain, _, form = path.partition("?format=")
         match [unquote(part) for part in plain.strip("/").split("/")]:
             case ["subjects", subject, "versions"] if given is not None:
-                return 200, {"id": self.registered(subject, given["schema"])}
+                return 200, {
+                    "id": self.registered(subject, given["schema"], given.get("schemaType", "AVRO"))
+                }
             case ["config", subject] if given is not None:
                 self.levels[subject] = given["compatibility"]
                 return 200, given

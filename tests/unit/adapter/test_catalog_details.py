@@ -337,6 +337,45 @@ STORED = {
             "errors": 7,
         },
     ),
+    "table of a topic with dead letters": (
+        "table",
+        {
+            "connector": "source",
+            "source": "u3",
+            "export": "u9",
+            "reference": ["t"],
+            "retain_history_ms": None,
+            "dead_letters": "u10",
+        },
+    ),
+    "dead letters of a table": (
+        "source",
+        {"parent": "u9", "export": "u10", "retain_history_ms": None, "source": "u3"},
+    ),
+    "table of a changefeed": (
+        "table",
+        {
+            "connector": "source",
+            "source": "u3",
+            "export": "u9",
+            "reference": ["t"],
+            "retain_history_ms": 4,
+            "feed": {"name": "t", "key": ["k"], "extras": "more"},
+        },
+    ),
+    "changefeed that was asked": (
+        "source",
+        {
+            "connector": "changefeed",
+            "config": FEED,
+            "landing": "l",
+            "dead_letters": "d",
+            **INGESTED,
+            "exports": {"t": "u5", "l": "u6", "d": "u7"},
+            "seen": ["x"],
+            "referenced_ms": 9,
+        },
+    ),
     "table of a source": ("source", {"parent": "u3", "export": "t", "retain_history_ms": 4}),
     "table with errors": (
         "source",
@@ -590,6 +629,26 @@ MEANT = {
             AvroSchema('"long"', "u9"),
         ),
         7,
+    ),
+    "table of a topic with dead letters": SourceTableDetails(
+        "u3", "u9", ("t",), dead_letters="u10"
+    ),
+    "dead letters of a table": SubsourceDetails("u9", "u10", source="u3"),
+    "table of a changefeed": SourceTableDetails(
+        "u3", "u9", ("t",), 4, feed=FeedTableSettings("t", ("k",), "more")
+    ),
+    "changefeed that was asked": ChangefeedDetails(
+        ChangefeedSettings(
+            "cockroach", (FeedTableSettings("t", ("k",), None),), ("f",), 3, "DROP", None
+        ),
+        "l",
+        "d",
+        10,
+        None,
+        "u4",
+        {"t": "u5", "l": "u6", "d": "u7"},
+        ("x",),
+        9,
     ),
     "table of a source": SubsourceDetails("u3", "t", 4),
     "table with errors": SubsourceDetails("u3", "t", None, True, 9),

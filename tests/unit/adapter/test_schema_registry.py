@@ -9,7 +9,7 @@ from tests.support.kafka.certificates import Certificates
 from tests.support.kafka.registry import Registry, served
 from tests.support.server.ingress import held_port
 
-from slackwater.adapter.external.registry import SchemaRegistry
+from slackwater.adapter.external.registry import RegisteredSchema, SchemaRegistry
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.access import RegistryAccess, Tls
 
@@ -17,6 +17,10 @@ from slackwater.storage.access import RegistryAccess, Tls
 def client(url, **access):
     found = RegistryAccess(url, None, **access)
     return SchemaRegistry("r", lambda: found)
+
+
+def avro(text):
+    return RegisteredSchema("AVRO", text)
 
 
 def test_schemas_by_id_and_of_subjects(registry):
@@ -33,10 +37,9 @@ def test_a_schema_that_is_given(registry):
     """Once, however often; with the level of its subject, if that has none."""
     asked = client(registry.address)
     text = '{"type": "string"}'
-    number = asked.registered("a/b-value", text, "NONE")
-    assert (
-        number == asked.registered("a/b-value", text, "FULL") == asked.registered("c", text, None)
-    )
+    number = asked.registered("a/b-value", avro(text), "NONE")
+    for subject, level in (("a/b-value", "FULL"), ("c", None)):
+        assert asked.registered(subject, avro(text), level) == number
     assert (registry.schemas, registry.levels) == ([text], {"a/b-value": "NONE"})
     assert registry.asked[:3] == [
         "/config/a%2Fb-value",
@@ -64,7 +67,7 @@ def test_schemas_that_are_not_taken(registry, answer, condition, reason):
     registry.answers["/subjects/x/versions"] = answer
     asked = client(registry.address, username="u", password="hunter2", secrets=("hunter2",))
     with pytest.raises(SlackwaterError) as caught:
-        asked.registered("x", '"int"', None)
+        asked.registered("x", avro('"int"'), None)
     assert caught.value.condition == f"SLACKWATER_{condition}"
     assert reason in caught.value.message
     assert "hunter2" not in str(caught.value)
@@ -82,7 +85,7 @@ def test_levels_that_are_not_taken(registry, answer, condition):
     """Then the schema is not given."""
     registry.answers["/config/x"] = answer
     with pytest.raises(SlackwaterError) as caught:
-        client(registry.address).registered("x", '"int"', "FULL")
+        client(registry.address).registered("x", avro('"int"'), "FULL")
     assert caught.value.condition == f"SLACKWATER_{condition}"
     assert registry.schemas == []
 

@@ -20,8 +20,8 @@ from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema, header
 from slackwater.storage.kafka.sink_messages import (
     Encoder,
     KafkaSinkConfig,
-    avro_forms,
     check_kafka_sink,
+    message_forms,
 )
 from slackwater.storage.sink_rows import rows_within
 
@@ -209,14 +209,14 @@ def test_schemas_of_both_envelopes():
         {"name": "k", "type": ["null", "int"], "default": None},
         {"name": "v", "type": ["null", "string"], "default": None},
     ]
-    forms = avro_forms(config(null_defaults=True), DESC)
+    forms = message_forms(config(null_defaults=True), DESC)
     assert json.loads(forms.key.schema) == {"type": "record", "name": "row", "fields": fields[:1]}
     assert json.loads(forms.value.schema) == {
         "type": "record",
         "name": "envelope",
         "fields": fields,
     }
-    forms = avro_forms(config("DEBEZIUM", (), fullname="shop.Change"), DESC)
+    forms = message_forms(config("DEBEZIUM", (), fullname="shop.Change"), DESC)
     assert forms.key is None
     assert json.loads(forms.value.schema) == {
         "type": "record",
@@ -236,7 +236,7 @@ def test_schemas_of_both_envelopes():
             {"name": "after", "type": ["null", "shop.row"]},
         ],
     }
-    for each in (forms, avro_forms(config("DEBEZIUM", null_defaults=True), DESC)):
+    for each in (forms, message_forms(config("DEBEZIUM", null_defaults=True), DESC)):
         fastavro.parse_schema(json.loads(each.value.schema))
 
 

@@ -62,7 +62,7 @@ from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
 from slackwater.storage.generators import GeneratorConfig, exports
 from slackwater.storage.kafka.envelopes import DEAD_LETTERS as DEAD_LETTERS_OF_TOPICS
-from slackwater.storage.kafka.sink_messages import check_kafka_sink
+from slackwater.storage.kafka.sink_messages import check_kafka_sink, check_numbers
 from slackwater.storage.key_value import DESC as KEY_VALUE
 from slackwater.storage.key_value import KeyValueConfig
 from slackwater.storage.lake.config import LakeSinkConfig
@@ -193,6 +193,7 @@ class ConnectorPlanner:
         column that both relations have changes its type.
         """
         desc, details = _stored_columns(written), sink.of(SinkDetails)
+        known_desc = _stored_columns(self._relations.item(sink.depends_on[0]))
         match details.config:
             case SinkConfig() as config:
                 check_config(config, desc, sink.full_name)
@@ -200,10 +201,8 @@ class ConnectorPlanner:
                 self._sinks.lakes.check(sink, table, desc)
             case topic:
                 check_kafka_sink(topic, desc, sink.full_name)
-        before = {
-            column.name: column
-            for column in _stored_columns(self._relations.item(sink.depends_on[0])).columns
-        }
+                check_numbers(topic, known_desc, desc, sink.full_name)
+        before = {column.name: column for column in known_desc.columns}
         for column in desc.columns:
             known = before.get(column.name)
             if known is not None and known.type_json != column.type_json:

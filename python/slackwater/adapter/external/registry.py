@@ -102,7 +102,7 @@ class SchemaRegistry:
         subject = quote(reference.subject, safe="")
         return self._asked(f"/subjects/{subject}/versions/{reference.version}", form)
 
-    def registered(self, subject: str, schema: str, compatibility: str | None) -> int:
+    def registered(self, subject: str, schema: RegisteredSchema, compatibility: str | None) -> int:
         """The id of the schema, which the subject has from now on if it had not.
 
         A subject that has no level of compatibility of its own gets the one that is given. Raises
@@ -115,7 +115,10 @@ class SchemaRegistry:
             if found.status == _MISSING:
                 found = self._answered(access, "PUT", level, {"compatibility": compatibility})
             self._check(access, subject, found)
-        found = self._answered(access, "POST", f"/subjects/{name}/versions", {"schema": schema})
+        sent = {"schema": schema.text}
+        if schema.kind != "AVRO":
+            sent["schemaType"] = schema.kind
+        found = self._answered(access, "POST", f"/subjects/{name}/versions", sent)
         self._check(access, subject, found)
         try:
             number = json.loads(found.body)["id"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from slackwater.adapter.catalog.details import AvroSchema, MessageSchema, ProtobufSchema
@@ -13,6 +14,7 @@ from slackwater.adapter.external.protobuf_files import files_by_id
 from slackwater.adapter.external.registry import SchemaRegistry
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.kafka.avro import AvroShape
+from slackwater.storage.kafka.protobuf import ProtobufShape
 from slackwater.storage.kafka.protobuf_types import MessageTypes
 from slackwater.storage.kafka.shapes import MessageReader, ReaderSchemas, Shape
 
@@ -30,9 +32,10 @@ def message_reader(
     """The reader of keys or values that have that schema and shape; None: they have none."""
     asked = None if schema is None or schema.registry is None else registry(schema.registry)
     match schema:
-        case ProtobufSchema():
+        case ProtobufSchema() if isinstance(shape, ProtobufShape):
             files = None if asked is None else partial(files_by_id, asked)
-            return ProtobufMessages(_described(schema), schema.has_header, files)
+            read = replace(_described(schema), types=shape.types)
+            return ProtobufMessages(read, schema.has_header, files)
         case AvroSchema() if isinstance(shape, AvroShape):
             writer = None if asked is None else asked.schema
             return AvroMessages(shape.schema, schema.schema, schema.has_header, writer)

@@ -20,7 +20,7 @@ from slackwater.adapter.external.kafka_producer import (
     ProgressTopic,
     SinkNames,
 )
-from slackwater.adapter.external.registry import SchemaRegistry
+from slackwater.adapter.external.registry import RegisteredSchema, SchemaRegistry
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.sinks import Opening, OpenSink
 from slackwater.repr.errors import FatalError, SlackwaterError
@@ -28,8 +28,13 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
-from slackwater.storage.kafka.sink_avro import AvroForm, SchemaIds, SinkSchema
-from slackwater.storage.kafka.sink_messages import Encoder, KafkaSinkConfig, avro_forms
+from slackwater.storage.kafka.sink_avro import SchemaIds, SinkSchema
+from slackwater.storage.kafka.sink_messages import (
+    Encoder,
+    KafkaSinkConfig,
+    MessageForm,
+    message_forms,
+)
 from slackwater.storage.lake.changes import LakeRows
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace, LakeSinkConfig
 from slackwater.storage.lake.sink import LakeSink, SinkTable
@@ -78,21 +83,26 @@ class Targets:
         Raises SLACKWATER_REGISTRY_UNREACHABLE, SLACKWATER_SCHEMA_REFUSED, and what the connections
         raise.
         """
-        forms = avro_forms(config, desc)
+        forms = message_forms(config, desc)
         return SchemaIds(
-            self._registered(f"{config.topic}-key", config.key_schema, forms.key),
-            self._registered(f"{config.topic}-value", config.value_schema, forms.value),
+            self._registered(
+                f"{config.topic}-key", config.key_schema, forms.key, config.key_format
+            ),
+            self._registered(
+                f"{config.topic}-value", config.value_schema, forms.value, config.value_format
+            ),
         )
 
     def _registered(
-        self, subject: str, schema: SinkSchema | None, form: AvroForm | None
+        self, subject: str, schema: SinkSchema | None, form: MessageForm | None, kind: str
     ) -> int | None:
         if schema is None or form is None:
             return None
         connection = schema.registry
         name = self.relations.item(connection).full_name
         registry = SchemaRegistry(name, lambda: self.connections.registry(connection))
-        return registry.registered(subject, form.schema, schema.compatibility)
+        given = RegisteredSchema(kind, form.schema)
+        return registry.registered(subject, given, schema.compatibility)
 
     def ensure_topics(
         self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId

@@ -124,10 +124,10 @@ def read_decoding(cursor: TokenCursor) -> Decoding:
             on_error = "DEAD LETTER"
         elif not cursor.accept("PROPAGATE"):
             raise cursor.syntax_error("PROPAGATE, SKIP or DEAD LETTER")
-    if envelope == "DEBEZIUM" and value.kind not in ("JSON", "AVRO"):
+    if envelope == "DEBEZIUM" and value.kind not in ("JSON", "AVRO", "PROTOBUF"):
         raise cursor.unsupported(
             f"ENVELOPE DEBEZIUM with values in the format {value.kind}",
-            "Read them as JSON or AVRO.",
+            "Read them as JSON, AVRO or PROTOBUF.",
             at,
         )
     wants_key = any(each.what == "KEY" for each in included)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from slackwater.planner.parser.names import QualifiedName
 
-SinkPayload = Literal["JSON", "TEXT", "BYTES", "AVRO"]
+SinkPayload = Literal["JSON", "TEXT", "BYTES", "AVRO", "PROTOBUF"]
 Compatibility = Literal[
     "BACKWARD",
     "BACKWARD_TRANSITIVE",

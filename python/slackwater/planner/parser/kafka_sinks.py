@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast, get_args
 
 from slackwater.planner.parser.kafka import read_topic
@@ -30,8 +30,9 @@ from slackwater.planner.parser.statements import Envelope
 from slackwater.planner.parser.tokens import Token, TokenCursor
 from slackwater.repr.relation import quote_identifier, quote_string
 
-_FORMATS = "JSON, AVRO, TEXT or BYTES"
-_OTHER_FORMATS = ("PROTOBUF", "CSV")
+_FORMATS = "JSON, AVRO, PROTOBUF, TEXT or BYTES"
+_OTHER_FORMATS = ("CSV",)
+_WITH_SCHEMA: Sequence[SinkPayload] = ("AVRO", "PROTOBUF")
 _MOST = 2**31 - 1
 """Kafka counts partitions and replicas in 32 bits."""
 
@@ -86,7 +87,8 @@ def read_kafka_sink(cursor: TokenCursor) -> tuple[KafkaSinkConnector, Envelope]:
     at = cursor.token
     value_format, registry = _format(cursor, sides)
     if not key:
-        _refuse_keys(cursor, registry or key_registry, at)
+        form = value_format if registry is not None else key_format
+        _refuse_keys(cursor, registry or key_registry, at, form or value_format)
     connector = KafkaSinkConnector(
         connection,
         str(options["TOPIC"]),
@@ -106,13 +108,15 @@ def read_kafka_sink(cursor: TokenCursor) -> tuple[KafkaSinkConnector, Envelope]:
     return connector, _envelope(cursor, key)
 
 
-def _refuse_keys(cursor: TokenCursor, registry: SinkRegistry | None, at: Token) -> None:
+def _refuse_keys(
+    cursor: TokenCursor, registry: SinkRegistry | None, at: Token, form: SinkPayload
+) -> None:
     """Raises SLACKWATER_SYNTAX_ERROR for what is said of keys where there are none."""
     if registry is None:
         return
     docs = [each for each in registry.docs if each.side == "KEY"]
     for option, given in (
-        ("AVRO KEY FULLNAME", registry.key_fullname),
+        (f"{form} KEY FULLNAME", registry.key_fullname),
         ("KEY COMPATIBILITY LEVEL", registry.key_compatibility),
         ("KEY DOC ON", docs[0].text if docs else None),
     ):
@@ -139,27 +143,29 @@ def _format(cursor: TokenCursor, sides: tuple[str, ...]) -> tuple[SinkPayload, S
     for other in _OTHER_FORMATS:
         if cursor.looking_at(other):
             raise cursor.unsupported(f"FORMAT {other} of a sink", f"Write {_FORMATS}.")
-    if cursor.accept("AVRO"):
-        return "AVRO", _registry(cursor, sides)
+    for each in _WITH_SCHEMA:
+        if cursor.accept(each):
+            return each, _registry(cursor, sides, each)
     for form in get_args(SinkPayload):
         if cursor.accept(form):
             return cast("SinkPayload", form), None
     raise cursor.syntax_error(_FORMATS)
 
 
-def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> SinkRegistry:
-    """Reads what stands behind AVRO."""
+def _registry(cursor: TokenCursor, sides: tuple[str, ...], form: SinkPayload) -> SinkRegistry:
+    """Reads what stands behind AVRO or PROTOBUF."""
     cursor.expect("USING")
     if cursor.looking_at("SCHEMA"):
         raise cursor.unsupported(
-            "AVRO USING SCHEMA of a sink", "Its schemas are made of its columns: name a registry."
+            f"{form} USING SCHEMA of a sink",
+            "Its schemas are made of its columns: name a registry.",
         )
     cursor.expect("CONFLUENT", "SCHEMA", "REGISTRY", "CONNECTION")
     connection = cursor.name("a connection")
     options: dict[str, OptionValue] = {}
     docs: list[SinkDoc] = []
     if cursor.token.is_symbol("("):
-        known: dict[str, ReadValue] = {"NULL DEFAULTS": boolean}
+        known: dict[str, ReadValue] = {"NULL DEFAULTS": boolean} if form == "AVRO" else {}
         of_docs = {
             f"{side} DOC ON {target}".lstrip(): _reads_doc(docs, cast("Side", side) or None)
             for side in ("", *sides)
@@ -167,13 +173,13 @@ def _registry(cursor: TokenCursor, sides: tuple[str, ...]) -> SinkRegistry:
         }
         known |= of_docs
         for side in sides:
-            known[f"AVRO {side} FULLNAME"] = text
+            known[f"{form} {side} FULLNAME"] = text
             known[f"{side} COMPATIBILITY LEVEL"] = choice(*get_args(Compatibility))
         options = read_options(cursor, known, repeated=of_docs)
     return SinkRegistry(
         connection,
-        cast("str | None", options.get("AVRO KEY FULLNAME")),
-        cast("str | None", options.get("AVRO VALUE FULLNAME")),
+        cast("str | None", options.get(f"{form} KEY FULLNAME")),
+        cast("str | None", options.get(f"{form} VALUE FULLNAME")),
         options.get("NULL DEFAULTS") is True,
         cast("Compatibility | None", options.get("KEY COMPATIBILITY LEVEL")),
         cast("Compatibility | None", options.get("VALUE COMPATIBILITY LEVEL")),
@@ -241,8 +247,8 @@ def _format_sql(form: SinkPayload, registry: SinkRegistry | None) -> str:
         return form
     options = []
     for option, name in (
-        ("AVRO KEY FULLNAME", registry.key_fullname),
-        ("AVRO VALUE FULLNAME", registry.value_fullname),
+        (f"{form} KEY FULLNAME", registry.key_fullname),
+        (f"{form} VALUE FULLNAME", registry.value_fullname),
     ):
         if name is not None:
             options.append(f"{option} {quote_string(name)}")

@@ -26,7 +26,7 @@ Encode = Callable[[Any], bytes]
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _EXACT = Context(prec=76)
 NESTED = "slackwater.sink"
 """The namespace of records that are values of a column, by the path to them."""
@@ -113,7 +113,7 @@ class _Forms:
 
     def _form(self, kind: Any, path: tuple[str, ...]) -> tuple[Any, Encode]:
         if isinstance(kind, str):
-            if (found := _DECIMAL.fullmatch(kind)) is not None:
+            if (found := DECIMAL.fullmatch(kind)) is not None:
                 precision, scale = map(int, found.groups())
                 decimal_type = {"type": "bytes", "logicalType": "decimal"}
                 digits = {"precision": precision, "scale": scale}
@@ -145,7 +145,7 @@ class _Forms:
 
 def _is_text(kind: Any) -> bool:
     """Whether a type is STRING, whatever its collation or length."""
-    return isinstance(kind, str) and kind not in _PRIMITIVES and not _DECIMAL.fullmatch(kind)
+    return isinstance(kind, str) and kind not in _PRIMITIVES and not DECIMAL.fullmatch(kind)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -16,7 +16,7 @@ from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.kafka.avro import avro_shape
 from slackwater.storage.kafka.debezium import row_shape
-from slackwater.storage.kafka.protobuf import protobuf_shape
+from slackwater.storage.kafka.protobuf import protobuf_row_shape, protobuf_shape
 from slackwater.storage.kafka.protobuf_types import MessageTypes
 from slackwater.storage.kafka.shapes import ReaderSchemas, Shape
 
@@ -80,10 +80,12 @@ def source_columns(
     # A message without a value deletes nothing of a source to which is only appended: it is a row.
     value_shape: Shape | None = None
     if decoding.value.has_schema and schemas is not None and schemas.value is not None:
-        if decoding.envelope == "DEBEZIUM" and isinstance(schemas.value, str):
+        if decoding.envelope != "DEBEZIUM":
+            value_shape = _shape(schemas.value, is_key=False)
+        elif isinstance(schemas.value, str):
             value_shape = row_shape(schemas.value)
         else:
-            value_shape = _shape(schemas.value, is_key=False)
+            value_shape = protobuf_row_shape(schemas.value)
         value = _nullable(value_shape.columns, not upsert)
     else:
         value = declared or value_columns(decoding.value, nullable=not upsert)

@@ -1,7 +1,7 @@
 """Messages of Debezium: what has happened to a row of a table, and the row after that.
 
-A message is a record, or an object, with the fields `op` and `after`. JSON may have it as `payload`
-beside its `schema`, in keys as in values.
+A message is a record, an object, or a message of Protobuf, with the fields `op` and `after`. JSON
+may have it as `payload` beside its `schema`, in keys as in values.
 
 Source: Debezium's documentation of its events; docs/decisions 0074.
 """
@@ -28,7 +28,7 @@ class Change:
     """A message says that its key has that row, or none any more, or that the table is empty."""
 
     kind: Literal["upsert", "delete", "truncate"]
-    row: Mapping[str, Any] | None = None
+    row: Any = None
 
 
 def change_of(value: Mapping[str, Any]) -> Change:
@@ -46,9 +46,17 @@ def change_of(value: Mapping[str, Any]) -> Change:
         if op is None:
             return Change("delete")
         raise ValueError(f'its op is "{op}", and it has no row after it')
-    if not isinstance(row, Mapping):
-        raise ValueError("its row is not a JSON object")
     return Change("upsert", row)
+
+
+def change_in_protobuf(message: Any) -> Change:
+    """The change that a message of Protobuf is. Raises ValueError."""
+    fields = message.DESCRIPTOR.fields_by_name
+    found = {"after": message.after if message.HasField("after") else None}
+    op = fields.get("op")
+    if op is not None and (not op.has_presence or message.HasField("op")):
+        found["op"] = message.op if op.message_type is None else message.op.value
+    return change_of(found)
 
 
 def change_in_json(text: str) -> Change:
@@ -62,7 +70,10 @@ def change_in_json(text: str) -> Change:
             return Change("delete")
         if not isinstance(value, dict):
             raise ValueError("its payload is not a JSON object")
-    return change_of(value)
+    change = change_of(value)
+    if change.row is not None and not isinstance(change.row, dict):
+        raise ValueError("its row is not a JSON object")
+    return change
 
 
 def key_in_json(text: str) -> str:

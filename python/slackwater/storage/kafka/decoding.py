@@ -19,7 +19,13 @@ from slackwater.repr.relation import RelationDesc
 from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_columns, json_object, typed_columns
 from slackwater.storage.kafka.columns import SourceColumns
-from slackwater.storage.kafka.debezium import change_in_json, change_of, key_in_json
+from slackwater.storage.kafka.debezium import (
+    change_in_json,
+    change_in_protobuf,
+    change_of,
+    key_in_json,
+)
+from slackwater.storage.kafka.protobuf import ProtobufShape
 from slackwater.storage.kafka.shapes import MessageReader, MessageReaders, Shape
 from slackwater.storage.kafka.topic import Messages
 from slackwater.storage.row_bytes import plain_rows
@@ -138,7 +144,7 @@ class Decoder:
     def _changed(self, found: Sequence[bytes | None]) -> _Cells:
         """The columns of the rows in messages of Debezium."""
         reader = self._readers.value
-        rows: dict[int, Mapping[str, Any]] = {}
+        rows: dict[int, Any] = {}
         bad: dict[int, str] = {}
         others: dict[str, list[int]] = {"delete": [], "truncate": []}
         for place, raw in enumerate(found):
@@ -146,7 +152,9 @@ class Decoder:
                 continue
             try:
                 if reader is not None:
-                    change = change_of(reader.value(raw))
+                    is_protobuf = isinstance(self._columns.value_shape, ProtobufShape)
+                    of = change_in_protobuf if is_protobuf else change_of
+                    change = of(reader.value(raw))
                 else:
                     change = change_in_json(_decoded(raw))
             except ValueError as error:

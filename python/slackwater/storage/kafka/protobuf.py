@@ -25,9 +25,10 @@ from slackwater.storage.kafka.shapes import Convert, kept_places
 Read = Callable[[Any], Any]
 """A message to the cell of one of its fields. Raises ValueError."""
 
-TIMESTAMP = "google.protobuf.Timestamp"
+_PACKAGE = "google.protobuf."
+TIMESTAMP = f"{_PACKAGE}Timestamp"
 _WRAPPERS = frozenset(
-    f"google.protobuf.{kind}Value"
+    f"{_PACKAGE}{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _UNSIGNED = "decimal(20,0)"
@@ -55,9 +56,13 @@ _MICROS, _NANOS = 10**6, 1000
 
 @dataclass(frozen=True, slots=True)
 class ProtobufShape:
-    """The columns of a message, one for each of its fields. See `Shape`."""
+    """The columns of a message, one for each of its fields, or of one within it.
+
+    `types` are those of what is read of messages. See `Shape`.
+    """
 
     columns: tuple[Column, ...]
+    types: MessageTypes
     _reads: tuple[Read, ...]
 
     def cells(self, value: Any) -> list[Any]:
@@ -87,12 +92,29 @@ def protobuf_shape(types: MessageTypes, *, is_key: bool, name: str | None = None
         raise unreadable(what, "maps have no equality, so they are in no key")
     if name is not None and len(fields) > 1:
         column = Column(name, json.dumps(_struct_type(fields), sort_keys=True), False)
-        return ProtobufShape((column,), (partial(_struct, _reads(fields)),))
+        return ProtobufShape((column,), types, (partial(_struct, _reads(fields)),))
     columns = tuple(
         Column(name or each.name, json.dumps(each.type, sort_keys=True), each.nullable)
         for each in fields
     )
-    return ProtobufShape(columns, tuple(each.read for each in fields))
+    return ProtobufShape(columns, types, tuple(each.read for each in fields))
+
+
+def protobuf_row_shape(types: MessageTypes) -> ProtobufShape:
+    """The columns of the rows in such messages of Debezium, of which nothing but `op` and `after`
+    is read. Raises SLACKWATER_PROTOBUF_SCHEMA."""
+    read = [each for each in types.types[types.message] if each.name in ("op", "after")]
+    found = {each.name: each for each in read if not each.is_repeated}
+    op, after = found.get("op"), found.get("after")
+    if after is None or not after.is_message:
+        raise unreadable(
+            "values", f"{types.message} has no message as its field after, as those of Debezium"
+        )
+    if op is not None and op.kind != "string" and op.of != f"{_PACKAGE}StringValue":
+        raise unreadable("values", f"the field op of {types.message} is no text, as of Debezium")
+    shape = protobuf_shape(replace(types, message=after.of), is_key=False)
+    narrow = {**types.types, types.message: tuple(read)}
+    return replace(shape, types=replace(types, types=narrow))
 
 
 def unreadable(what: str, reason: str) -> SlackwaterError:

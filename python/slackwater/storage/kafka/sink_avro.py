@@ -46,19 +46,20 @@ class SchemaIds:
 
 @dataclass(frozen=True, slots=True)
 class AvroForm:
-    """The form of keys, or of values. `schema` is a text; `is_pair`: of the rows before and after
-    a change, each of which may be missing."""
+    """The form of keys, or of values. `is_pair`: of the rows before and after a change, each of
+    which may be missing. See `MessageForm`."""
 
     schema: str
     rows: AvroRows
     is_pair: bool = False
 
+    def begin(self, schema: int) -> bytes:
+        return header(schema)
+
     def alone(self, rows: pa.Table) -> list[bytes]:
-        """The bytes of each row."""
         return self.rows.encode(rows)
 
     def pairs(self, rows: pa.Table, before: pa.Array, after: pa.Array) -> list[bytes]:
-        """The bytes of pairs of rows, which are at positions that may be NULL."""
         sides = (self._optional(rows, positions) for positions in (before, after))
         return list(map(b"".join, zip(*sides, strict=True)))
 

@@ -11,40 +11,40 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from slackwater.repr.errors import FatalError, SlackwaterError, invalid_option
+from slackwater.repr.errors import FatalError, SlackwaterError, invalid_option, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc, arrow_type, stored_column
 from slackwater.storage.json_lines import json_lines
 from slackwater.storage.kafka.avro_writing import NoAvro
+from slackwater.storage.kafka.protobuf_writing import NoProtobuf
 from slackwater.storage.kafka.sink_avro import (
-    AvroForm,
     SchemaIds,
     SinkSchema,
-    header,
     key_form,
     value_form,
 )
+from slackwater.storage.kafka.sink_protobuf import protobuf_key, protobuf_value
 from slackwater.storage.kafka.topic import Header
 from slackwater.storage.sink_rows import SinkKey, changes_of, greatest_last, structs, unpaired
 
 TIMESTAMP_HEADER = "slackwater-timestamp"
 """The header with the time of a message's update, in milliseconds since the epoch."""
 
-_WHOLE = ("JSON", "AVRO")
+_WHOLE = ("JSON", "AVRO", "PROTOBUF")
 """The formats that have all columns of a row."""
-SinkFormat = Literal["JSON", "TEXT", "BYTES", "AVRO"]
+SinkFormat = Literal["JSON", "TEXT", "BYTES", "AVRO", "PROTOBUF"]
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSinkConfig:
     """A sink that writes `topic`. A topic that is not there is made as some fields say.
 
-    `key_schema` and `value_schema` are there where the formats are AVRO.
+    `key_schema` and `value_schema` are there where the formats are AVRO or PROTOBUF.
     """
 
     topic: str
@@ -137,36 +137,76 @@ def check_kafka_sink(config: KafkaSinkConfig, desc: RelationDesc, object_name: s
         kind = types[columns[0]]
         if form == "BYTES" and not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
             raise _refused(option, form, f"{columns[0]} is neither BINARY nor STRING")
-    avro_forms(config, desc)
+    message_forms(config, desc)
+
+
+def check_numbers(
+    config: KafkaSinkConfig, before: RelationDesc, after: RelationDesc, object_name: str
+) -> None:
+    """Raises SLACKWATER_COLUMN_MISMATCH when values of a column would get another number.
+
+    Readers know fields of Protobuf by their numbers, which are the places of columns.
+    """
+    was, now = value_columns(config, before), value_columns(config, after)
+    if config.value_format == "PROTOBUF" and now[: len(was)] != was:
+        raise user_error(
+            "SLACKWATER_COLUMN_MISMATCH",
+            objectName=object_name,
+            details=f"values in Protobuf have fields by their places, so {', '.join(was)} come "
+            "first, in this order",
+        )
+
+
+class MessageForm(Protocol):
+    """The form of keys, or of values, that have a schema, whose text is `schema`."""
+
+    @property
+    def schema(self) -> str: ...
+
+    def begin(self, schema: int) -> bytes:
+        """The bytes with which a message begins, if a registry has given that id to the schema."""
+        ...
+
+    def alone(self, rows: pa.Table) -> list[bytes]:
+        """The bytes of each row."""
+        ...
+
+    def pairs(self, rows: pa.Table, before: pa.Array, after: pa.Array) -> list[bytes]:
+        """The bytes of pairs of rows, which are at positions that may be NULL."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class AvroForms:
-    """The forms of keys and of values that are Avro; None: they are not, or there are none."""
+class MessageForms:
+    """The forms of keys and of values that have a schema; None: they have none."""
 
-    key: AvroForm | None = None
-    value: AvroForm | None = None
+    key: MessageForm | None = None
+    value: MessageForm | None = None
 
 
-def avro_forms(config: KafkaSinkConfig, desc: RelationDesc) -> AvroForms:
+def message_forms(config: KafkaSinkConfig, desc: RelationDesc) -> MessageForms:
     """The forms of a sink's messages. Raises SLACKWATER_INVALID_OPTION for columns without one."""
     named = {column.name: column for column in desc.columns}
-    key = value = None
+    key: MessageForm | None = None
+    value: MessageForm | None = None
     try:
         if config.key_schema is not None and config.key:
-            key = key_form(config.key_schema, [named[name] for name in config.key])
+            of_key = protobuf_key if config.key_format == "PROTOBUF" else key_form
+            key = of_key(config.key_schema, [named[name] for name in config.key])
         if config.value_schema is not None:
             shown = [named[name] for name in value_columns(config, desc)]
-            is_pair = config.envelope == "DEBEZIUM"
-            value = value_form(config.value_schema, shown, is_pair=is_pair)
+            of_value = protobuf_value if config.value_format == "PROTOBUF" else value_form
+            value = of_value(config.value_schema, shown, is_pair=config.envelope == "DEBEZIUM")
     except NoAvro as error:
         raise _refused("FORMAT", "AVRO", str(error)) from None
-    return AvroForms(key, value)
+    except NoProtobuf as error:
+        raise _refused("FORMAT", "PROTOBUF", str(error)) from None
+    return MessageForms(key, value)
 
 
 def value_columns(config: KafkaSinkConfig, desc: RelationDesc) -> tuple[str, ...]:
-    """The columns that are in values: JSON and AVRO have all but headers, the others what is left
-    beside the key and the partition, or the key if nothing is."""
+    """The columns that are in values: all but headers in JSON, AVRO and PROTOBUF, in the others
+    what is left beside the key and the partition, or the key if nothing is."""
     shown = tuple(name for name in desc.names if name != config.headers)
     if config.value_format in _WHOLE:
         return shown
@@ -195,9 +235,9 @@ class Encoder:
         object_name: str,
         ids: SchemaIds | None = None,
     ) -> None:
-        """`ids` are those of the schemas of what is Avro. Raises what `check_kafka_sink` raises."""
+        """`ids` are those of the schemas of what has one. Raises what `check_kafka_sink` raises."""
         check_kafka_sink(config, desc, object_name)
-        forms, ids = avro_forms(config, desc), ids or SchemaIds()
+        forms, ids = message_forms(config, desc), ids or SchemaIds()
         self._key_payload = _Payload(config.key, config.key_format, forms.key, ids.key)
         self._value_payload = _Payload(
             value_columns(config, desc), config.value_format, forms.value, ids.value
@@ -278,19 +318,19 @@ def _user_headers(found: Iterable[tuple[str, Any]] | None) -> list[Header]:
 class _Payload:
     """The keys, or the values, of messages: these columns in that format.
 
-    `avro` is the form of AVRO, and `schema` the id that a registry has given to it.
+    `form` is that of a format with a schema, and `schema` the id that a registry has given to it.
     """
 
     names: Sequence[str]
     format: SinkFormat
-    avro: AvroForm | None = None
+    form: MessageForm | None = None
     schema: int | None = None
 
     def of(self, rows: pa.Table, positions: pa.Array) -> Sequence[bytes]:
         """Those of the rows at these positions. TEXT and BYTES have empty bytes for NULL."""
         columns = self._columns(rows).take(positions)
-        if self.avro is not None:
-            return self._headed(self.avro.alone(columns))
+        if self.form is not None:
+            return self._headed(self.form, self.form.alone(columns))
         if self.format == "BYTES":
             return [
                 each.encode() if isinstance(each, str) else each or b""
@@ -303,8 +343,8 @@ class _Payload:
 
     def of_pairs(self, rows: pa.Table, old: pa.Array, new: pa.Array) -> Sequence[bytes]:
         """Those of the rows before and after changes, at positions that may be NULL."""
-        if self.avro is not None:
-            return self._headed(self.avro.pairs(self._columns(rows), old, new))
+        if self.form is not None:
+            return self._headed(self.form, self.form.pairs(self._columns(rows), old, new))
         before, after = (structs(rows, self.names, each) for each in (old, new))
         return _lines(pa.table([before, after], names=["before", "after"]))
 
@@ -312,10 +352,10 @@ class _Payload:
         stored = [stored_column(name) for name in self.names]
         return rows.select(stored).rename_columns(list(self.names))
 
-    def _headed(self, found: Sequence[bytes]) -> Sequence[bytes]:
+    def _headed(self, form: MessageForm, found: Sequence[bytes]) -> Sequence[bytes]:
         if self.schema is None:
             raise FatalError("a sink has to have the ids of its schemas")
-        begin = header(self.schema)
+        begin = form.begin(self.schema)
         return [begin + each for each in found]
 
 
