@@ -728,6 +728,8 @@ def has_at_least(written, kept):
     """Whether all that was kept is there; a later release may write more fields."""
     if isinstance(kept, dict):
         return all(name in written and has_at_least(written[name], kept[name]) for name in kept)
+    if isinstance(kept, list) and isinstance(written, list) and len(written) == len(kept):
+        return all(map(has_at_least, written, kept))
     return written == kept
 
 
