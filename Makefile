@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry debezium test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +62,10 @@ hadoop: .hadoop-aws/fetched ## Fetch what Spark needs for S3, which the tests us
 kafka: .kafka/fetched ## Fetch the Kafka broker that the tests use
 
 iceberg: .iceberg/fetched ## Fetch Iceberg's reader and catalog server, which the tests use
+
+debezium: .debezium/fetched .kafka/fetched ## Record messages of Debezium over a real MariaDB anew, and test with them
+	$(VENV_PYTHON) -m tests.support.kafka.debezium $(<D) tests/e2e/mysql_messages.jsonl
+	$(VENV_PYTHON) -m pytest -q -n 0 tests/e2e/test_mysql_topics.py
 
 registry: .registry/fetched ## Fetch the schema registry that the tests use
 
@@ -103,7 +107,7 @@ soak: tools ## Make very many ticks, and say what memory they leave taken: TICKS
 	$(VENV_PYTHON) -m tests.soak --ticks $(or $(TICKS),100000)
 
 clean: ## Remove what the build made
-	rm -rf .build .sbt-launch .hadoop-aws .kafka .iceberg .registry .spark-inputs target project/target project/project dist build .venv
+	rm -rf .build .sbt-launch .hadoop-aws .kafka .iceberg .registry .debezium .spark-inputs target project/target project/project dist build .venv
 	rm -f python/slackwater/jars/*.jar
 
 # Half of what a short application takes is loading Spark's classes: the tests find them loaded.
@@ -141,6 +145,11 @@ $(SBT_JAR): | .build/python
 .iceberg/fetched: tests/e2e/iceberg.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)
 	$(IVY) -types jar test-jar bundle -ivy $< -retrieve "$(@D)/[artifact]-[revision]-[type].[ext]"
+	touch $@
+
+.debezium/fetched: tests/e2e/debezium.xml | .build/python
+	rm -rf $(@D) && mkdir $(@D)
+	$(IVY) -types jar bundle -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	touch $@
 
 .registry/fetched: tests/e2e/registry.xml | .build/python

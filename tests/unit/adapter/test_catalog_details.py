@@ -258,6 +258,26 @@ STORED = {
     ),
     "secret": ("secret", {"version": 2}),
     "secret of before": ("secret", {}),
+    "tunnel": (
+        "connection",
+        {
+            "kind": "SSH TUNNEL",
+            "settings": [{"name": "HOST", "texts": ["h"], "secret": None, "connection": None}],
+            "version": 1,
+            "public_keys": ["ssh-ed25519 a", "ssh-ed25519 b"],
+        },
+    ),
+    "connection through a tunnel": (
+        "connection",
+        {
+            "kind": "POSTGRES",
+            "settings": [
+                {"name": "SSH TUNNEL", "texts": [], "secret": None, "connection": "u7"},
+            ],
+            "version": 0,
+            "public_keys": [],
+        },
+    ),
     "connection": (
         "connection",
         {
@@ -556,6 +576,12 @@ MEANT = {
     ),
     "secret": SecretDetails(2),
     "secret of before": SecretDetails(),
+    "tunnel": ConnectionDetails(
+        "SSH TUNNEL", (ConnectionSetting("HOST", ("h",)),), 1, ("ssh-ed25519 a", "ssh-ed25519 b")
+    ),
+    "connection through a tunnel": ConnectionDetails(
+        "POSTGRES", (ConnectionSetting("SSH TUNNEL", connection=user_id(7)),)
+    ),
     "connection": ConnectionDetails(
         "KAFKA",
         (ConnectionSetting("BROKERS", ("h", "i")), ConnectionSetting("SASL PASSWORD", (), "u9")),
@@ -728,8 +754,8 @@ def has_at_least(written, kept):
     """Whether all that was kept is there; a later release may write more fields."""
     if isinstance(kept, dict):
         return all(name in written and has_at_least(written[name], kept[name]) for name in kept)
-    if isinstance(kept, list) and isinstance(written, list) and len(written) == len(kept):
-        return all(map(has_at_least, written, kept))
+    if isinstance(kept, list):
+        return len(written) == len(kept) and all(map(has_at_least, written, kept))
     return written == kept
 
 

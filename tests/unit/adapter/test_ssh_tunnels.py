@@ -252,10 +252,15 @@ def test_another_version_has_a_connection_of_its_own(server, tunnels, echo):
 
 def test_the_end_of_all(server, echo):
     tunnels = Tunnels()
-    tunnel = tunnels.through(way_to(server))
-    with reached(Target("127.0.0.1", echo), None, LONG, tunnel=tunnel) as connection:
+    tunnel, target = tunnels.through(way_to(server)), Target("127.0.0.1", echo)
+    with (
+        reached(target, None, LONG, tunnel=tunnel) as connection,
+        tunnel.forwarded(target.host, target.port, 60) as way,
+    ):
         tunnels.close()
         assert connection.recv(1) == b""
+        assert not listens(way.port)
+    tunnels.close()
     assert failure(reached, Target("127.0.0.1", echo), None, LONG, None, tunnel)[0] == "login"
     wait_until(lambda: server.connections == 0)
     Tunnels().close()

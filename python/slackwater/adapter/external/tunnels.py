@@ -121,6 +121,7 @@ class Tunnels:
         self._is_closed = False
         self._ways: dict[str, _Ways] = {}
         self._servers: list[_Server] = []
+        self._listeners: set[asyncio.Server] = set()
 
     def through(self, access: SshAccess) -> SshTunnel:
         """The tunnel through that server."""
@@ -154,10 +155,13 @@ class Tunnels:
             loop, thread = self._loop, self._thread
             servers = tuple(self._servers)
             self._ways.clear()
+            self._loop = None
         if loop is None or thread is None:
             return
 
         async def end() -> None:
+            for listener in self._listeners:
+                listener.close()
             for each in servers:
                 each.client.abort()
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
@@ -261,6 +265,7 @@ class Tunnels:
                 self._end(access, server)
 
         listener = await asyncio.start_server(carry, LOOPBACK, 0)
+        self._listeners.add(listener)
         way.port = listener.sockets[0].getsockname()[1]
         return listener
 
@@ -269,6 +274,7 @@ class Tunnels:
     ) -> None:
         if listener is not None:
             listener.close()
+            self._listeners.discard(listener)
         self._end(access, server)
 
 
