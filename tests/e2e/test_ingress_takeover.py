@@ -109,7 +109,7 @@ def test_what_was_answered_survives_the_death_of_leaders(tmp_path, port):
             assert sender.retries <= {"1"}
             check(sender, user.rows("SELECT body, count(*) FROM slackwater.default.w GROUP BY 1"))
         assert other.end() == 0
-    assert coordinators(first.location) == []
+    wait_until(lambda: not coordinators(first.location), what="the end of all coordinators")
 
 
 def test_the_ingress_outlives_the_session_that_set_it_up(tmp_path, port):
