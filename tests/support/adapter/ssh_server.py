@@ -24,7 +24,7 @@ class SshServer:
         self.authorized = list(authorized)
         self.reached: list[tuple[str, int]] = []
         self.offered: list[str] = []
-        self.logins = 0
+        self._logins = 0
         self.resolve: dict[str, str] = {}
         self.port = 0
         self.host_keys = [asyncssh.generate_private_key(kind)]
@@ -43,6 +43,11 @@ class SshServer:
     def options(self) -> str:
         """The options of a connection to it."""
         return f"HOST '127.0.0.1', PORT {self.port}, USER '{USER}'"
+
+    @property
+    def logins(self) -> int:
+        """How many clients have logged in. A client knows it a moment before this is counted."""
+        return self._run(self._counted())
 
     @property
     def connections(self) -> int:
@@ -71,6 +76,9 @@ class SshServer:
     def _run(self, made):
         return asyncio.run_coroutine_threadsafe(made, self._loop).result()
 
+    async def _counted(self) -> int:
+        return self._logins
+
     async def _open(self) -> int:
         return sum(not each.is_closed() for each in self._connections)
 
@@ -95,6 +103,9 @@ class SshServer:
     def joined(self, connection: asyncssh.SSHServerConnection) -> None:
         self._connections.append(connection)
 
+    def logged_in(self) -> None:
+        self._logins += 1
+
 
 class _Login(asyncssh.SSHServer):
     """The login of a client, and what it asks for."""
@@ -118,7 +129,7 @@ class _Login(asyncssh.SSHServer):
         return username == USER and shown in map(plain, self._server.authorized)
 
     def auth_completed(self) -> None:
-        self._server.logins += 1
+        self._server.logged_in()
 
     def connection_requested(self, dest_host: str, dest_port: int, *_: object) -> object:
         self._server.reached.append((dest_host, dest_port))
