@@ -108,16 +108,17 @@ def _values(kind):
 
 
 @st.composite
-def tables(draw):
-    """A relation and some of its rows, by a key."""
+def tables(draw, structs, cells):
+    """A relation and some of its rows, by a key. Its other columns are the fields of a STRUCT, and
+    `cells` gives values by type and nullability."""
     key = {"name": "k", "type": "long", "nullable": False, "metadata": {}}
-    rest = draw(fields(KINDS, 1))["fields"]
+    rest = draw(structs)["fields"]
     desc = RelationDesc.from_json(json.dumps({"type": "struct", "fields": [key, *rest]}))
     count = draw(st.integers(0, 3))
     schema = desc.arrow_schema()
     columns = [pa.array(range(count), pa.int64())]
     for each, field in zip(rest, list(schema)[1:], strict=True):
-        inside = st.lists(values(each["type"], each["nullable"]), min_size=count, max_size=count)
+        inside = st.lists(cells(each["type"], each["nullable"]), min_size=count, max_size=count)
         plain = with_leaves(field.type, _plain)
         columns.append(as_type(pa.array(draw(inside), plain), field.type))
     return desc, pa.Table.from_arrays(columns, schema=schema)
@@ -148,7 +149,7 @@ def _bare(cell, kind):
 
 @histories()
 @given(
-    tables(),
+    tables(fields(KINDS, 1), values),
     st.sampled_from(["UPSERT", "DEBEZIUM"]),
     st.booleans(),
     st.sampled_from([None, "shop.Order"]),

@@ -21,7 +21,8 @@ from slackwater.persist.blobs import PLAIN_NAME, Blob
 from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
 
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+"""The form of the names of buckets."""
 _PREFIX = re.compile(r"([A-Za-z0-9_=+-][A-Za-z0-9._=+-]*/?)*")
 _CONNECT_TIMEOUT_S = 5
 _REQUEST_TIMEOUT_S = 20
@@ -66,7 +67,7 @@ def s3_location(uri: str) -> str:
     """
     split = urlsplit(uri)
     prefix = split.path.strip("/")
-    plain = _BUCKET.fullmatch(split.netloc) is not None and _PREFIX.fullmatch(prefix) is not None
+    plain = BUCKET.fullmatch(split.netloc) is not None and _PREFIX.fullmatch(prefix) is not None
     if not plain or split.query or split.fragment:
         # The text may hold credentials (s3://key:secret@bucket), so it is not shown.
         raise invalid_option(

@@ -536,6 +536,9 @@ STORED = {
 }
 FILES_CONFIG = FilesConfig("/in", Format("CSV", True, ";", ""), None, "SKIP")
 COUNTED = GeneratorConfig("COUNTER", 1000, 0, None, 7, 0.01)
+FEED = ChangefeedSettings(
+    "cockroach", (FeedTableSettings("t", ("k",), None),), ("f",), 3, "DROP", None
+)
 MEANT = {
     "table": TableDetails(5, {"a": "b"}),
     "table of before": TableDetails(),
@@ -597,9 +600,7 @@ MEANT = {
         CheckConfig("x", (CheckedInput("SECRET", "s", "u9", True),), {"a": "b"}),
     ),
     "changefeed": ChangefeedDetails(
-        ChangefeedSettings(
-            "cockroach", (FeedTableSettings("t", ("k",), None),), ("f",), 3, "DROP", None
-        ),
+        FEED,
         "l",
         "d",
         10,
@@ -664,9 +665,7 @@ MEANT = {
         "u3", "u9", ("t",), 4, feed=FeedTableSettings("t", ("k",), "more")
     ),
     "changefeed that was asked": ChangefeedDetails(
-        ChangefeedSettings(
-            "cockroach", (FeedTableSettings("t", ("k",), None),), ("f",), 3, "DROP", None
-        ),
+        FEED,
         "l",
         "d",
         10,

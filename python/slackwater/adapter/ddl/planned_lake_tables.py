@@ -10,6 +10,7 @@ from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import connection_named
+from slackwater.persist.s3 import BUCKET
 from slackwater.planner.parser.lake_table import DeltaTable, IcebergTable
 from slackwater.repr.errors import invalid_option
 from slackwater.repr.ids import GlobalId
@@ -17,7 +18,6 @@ from slackwater.storage.discovery import local_path
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace
 
 _S3 = re.compile(r"s3a?://", re.IGNORECASE)
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def delta_table(
 def _s3(path: str, statement: str) -> str:
     """``s3://bucket/prefix`` of that or of the form with ``s3a:``."""
     bucket, _, prefix = _S3.sub("", path).rstrip("/").partition("/")
-    if _BUCKET.fullmatch(bucket) is None or not all(prefix.split("/")):
+    if BUCKET.fullmatch(bucket) is None or not all(prefix.split("/")):
         # The text may hold credentials (s3://key:secret@bucket), so it is not shown.
         reason = "it is not s3://bucket/prefix"
         raise invalid_option("PATH", statement, "(hidden)", reason)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from functools import partial
@@ -18,11 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.persist.nested import as_type, with_leaves
 from slackwater.repr.relation import Column, stored_names
-
-Encode = Callable[[Any], bytes]
-"""The bytes of a value, which is what Arrow makes of it: numbers for times and dates."""
+from slackwater.storage.kafka.row_writing import Encode, encoded_rows, varint
 
 _OTHER = re.compile(r"[^A-Za-z0-9_]")
 _FULL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -45,14 +42,7 @@ class AvroRows:
 
     def encode(self, rows: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns, in their order."""
-        if not self._encodes:
-            return [b""] * len(rows)
-        columns = []
-        for encode, column in zip(self._encodes, rows.columns, strict=True):
-            values = column.combine_chunks()
-            plain = as_type(values, with_leaves(values.type, _plain)).to_pylist()
-            columns.append(list(map(encode, plain)))
-        return list(map(b"".join, zip(*columns, strict=True)))
+        return encoded_rows(self._encodes, rows)
 
 
 def avro_rows(columns: Sequence[Column], name: str, *, null_defaults: bool = False) -> AvroRows:
@@ -148,13 +138,6 @@ def _is_text(kind: Any) -> bool:
     return isinstance(kind, str) and kind not in _PRIMITIVES and not DECIMAL.fullmatch(kind)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type whose Python values are exact, and numbers for times."""
-    if pa.types.is_date(kind):
-        return pa.int32()
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
 def _optional(encode: Encode, value: Any) -> bytes:
     return b"\0" if value is None else b"\2" + encode(value)
 
@@ -164,15 +147,7 @@ def _boolean(value: bool) -> bytes:
 
 
 def _long(value: int) -> bytes:
-    left = value << 1 ^ value >> 63
-    if left < 128:
-        return _SMALL[left]
-    found = bytearray()
-    while left > 127:
-        found.append(left & 127 | 128)
-        left >>= 7
-    found.append(left)
-    return bytes(found)
+    return varint(value << 1 ^ value >> 63)
 
 
 def _string(value: str) -> bytes:
@@ -206,7 +181,6 @@ def _struct(encodes: Sequence[tuple[str, Encode]], value: Mapping[str, Any]) -> 
     return b"".join(encode(value[name]) for name, encode in encodes)
 
 
-_SMALL = [bytes([each]) for each in range(128)]
 _PRIMITIVES: Mapping[str, tuple[Any, Encode]] = {
     "boolean": ("boolean", _boolean),
     "byte": ("int", _long),

@@ -10,7 +10,7 @@ Source: Protobuf's guides of its language and of its encoding; docs/decisions 00
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
@@ -19,14 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from slackwater.persist.nested import as_type, with_leaves
 from slackwater.repr.relation import Column, stored_names
 from slackwater.storage.kafka.avro_writing import DECIMAL, valid_name
 from slackwater.storage.kafka.protobuf import TIMESTAMP
 from slackwater.storage.kafka.protobuf_types import FIXED32, FIXED64, LENGTH, VARINT
-
-Encode = Callable[[Any], bytes]
-"""The bytes of a value, which is what Arrow makes of it: numbers for times and dates."""
+from slackwater.storage.kafka.row_writing import Encode, encoded_rows, varint
 
 TIMESTAMP_FILE = "google/protobuf/timestamp.proto"
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -49,14 +46,7 @@ class ProtobufRows:
 
     def encode(self, rows: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns, in their order."""
-        if not self._encodes:
-            return [b""] * len(rows)
-        columns = []
-        for encode, column in zip(self._encodes, rows.columns, strict=True):
-            values = column.combine_chunks()
-            plain = as_type(values, with_leaves(values.type, _plain)).to_pylist()
-            columns.append(list(map(encode, plain)))
-        return list(map(b"".join, zip(*columns, strict=True)))
+        return encoded_rows(self._encodes, rows)
 
 
 def protobuf_rows(
@@ -263,13 +253,6 @@ def _key(kind: Any, path: tuple[str, ...]) -> _Type:
     return found
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type whose Python values are exact, and numbers for times."""
-    if pa.types.is_date(kind):
-        return pa.int32()
-    return pa.int64() if pa.types.is_timestamp(kind) else kind
-
-
 def _repeated(number: int, value: _Type) -> Encode:
     if value.form == LENGTH:
         return partial(_each, tag(number, LENGTH), value.encode)
@@ -316,15 +299,7 @@ def _struct(encodes: Sequence[tuple[str, Encode]], value: Mapping[str, Any]) -> 
 
 
 def _varint(value: int) -> bytes:
-    left = value & 0xFFFF_FFFF_FFFF_FFFF
-    if left < 128:
-        return _SMALL[left]
-    found = bytearray()
-    while left > 127:
-        found.append(left & 127 | 128)
-        left >>= 7
-    found.append(left)
-    return bytes(found)
+    return varint(value & 0xFFFF_FFFF_FFFF_FFFF)
 
 
 def _string(value: str) -> bytes:
@@ -368,7 +343,6 @@ def _scalar(kind: str) -> _Type:
     return _SCALARS.get(kind, _TEXT)
 
 
-_SMALL = [bytes([each]) for each in range(128)]
 _ZEROS = {VARINT: b"\0", FIXED64: bytes(8), FIXED32: bytes(4), LENGTH: b"\0"}
 _TEXT = _Type("string", LENGTH, _string)
 _INT = _Type("int32", VARINT, _varint)
