@@ -53,9 +53,11 @@ class SourceSteps:
         """
         current = self.catalog.state
         item = current.item(source_id)
+        begins = step.statistics.begun
+        targets = _targets(current, item, (*step.updates, *step.errors, *begins))
         appends: dict[int, RowsOrParts] = {}
         for export, rows in step.updates.items():
-            target = _target(current, item, export)
+            target = targets.get(export)
             if target is not None and target.shard_id is not None:
                 shard_id = target.shard_id
                 if isinstance(rows, StagedRows):
@@ -63,7 +65,7 @@ class SourceSteps:
                 else:
                     appends[shard_id] = staged_files(self.persist, shard_id, rows)
         for export, rows in step.errors.items():
-            target = _target(current, item, export)
+            target = targets.get(export)
             errors_shard = None if target is None else target.errors_shard
             if errors_shard is not None:
                 appends[errors_shard] = rows
@@ -71,8 +73,7 @@ class SourceSteps:
             remap_shard, desc = _remap(current, item)
             appends[remap_shard] = binding_rows(desc, reached.frontier, step.frontier)
         more = [] if step.checkpoints is None else [self._applied(item, step.checkpoints)]
-        found = (_target(current, item, export) for export in step.statistics.begun)
-        begun = [each.id for each in found if each is not None]
+        begun = [targets[export].id for export in begins if export in targets]
         # Before the step they would be empty at times at which others of the source are not. The
         # durable since is never later than the one in memory, so the time of the step comes after.
         self.begin(begun, None)
@@ -94,13 +95,20 @@ class SourceSteps:
         return commit
 
 
-def _target(state: CatalogState, source: CatalogItem, export: str) -> CatalogItem | None:
-    """The collection that an export of the source fills; None when it was dropped."""
-    made = source.ingested.exports.get(export)
-    if made is not None:
-        return state.items.get(made)
-    # A source with rows of its own has no other export that is not among those.
-    return source if source.shard_id is not None else state.later_exports_of(source.id).get(export)
+def _targets(
+    state: CatalogState, source: CatalogItem, exports: Collection[str]
+) -> dict[str, CatalogItem]:
+    """The collections that exports of the source fill, without those that were dropped."""
+    made = source.ingested.exports
+    found = {each: state.items.get(made[each]) for each in exports if each in made}
+    others = [each for each in exports if each not in made]
+    if others and source.shard_id is None:
+        later = state.later_exports_of(source.id)
+        found |= {each: later.get(each) for each in others}
+    elif others:
+        # A source with rows of its own has no other export that is not among those.
+        found |= dict.fromkeys(others, source)
+    return {export: item for export, item in found.items() if item is not None}
 
 
 def _remap(state: CatalogState, source: CatalogItem) -> tuple[int, RelationDesc]:
