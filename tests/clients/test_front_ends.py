@@ -258,15 +258,19 @@ def test_thrift(reference, thrift_server, tmp_path):
 
 
 def test_ctrl_c_in_beeline(thrift_server, tmp_path):
+    """Beeline goes on afterwards, and prints notices: it fetches the log of an operation."""
     script = tmp_path / "waiting.sql"
-    script.write_text(f"{waiting_script()}SELECT 'still ' || 'here';\n")
-    process = beeline(thrift_server.port, tmp_path, "-f", str(script))
+    noticed = "USE slackwater.default;\nBEGIN;\nBEGIN;\nCOMMIT;\n"
+    script.write_text(f"{waiting_script()}{noticed}SELECT 'still ' || 'here';\n")
+    process = beeline(thrift_server.port, tmp_path, "--silent=false", "-f", str(script))
     jvm = thrift_server.jvm
     try:
         wait_until(lambda: is_waiting(jvm), what="the wait")
         process.send_signal(signal.SIGINT)
         wait_until(lambda: not is_waiting(jvm), what="the end of the wait")
-        assert "still here" in process.communicate(timeout=PATIENCE)[0]
+        output, _ = process.communicate(timeout=PATIENCE)
+        assert "still here" in output
+        assert "WARNING: There is a transaction in progress already." in output
     finally:
         kill(process.pid)
 

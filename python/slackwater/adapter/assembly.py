@@ -70,7 +70,7 @@ from slackwater.adapter.reading.peeks import Peeks
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.reading.subscriptions import Subscriptions
-from slackwater.adapter.sessions.sessions import Sessions
+from slackwater.adapter.sessions.sessions import Advice, Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.checks import Checks
@@ -91,7 +91,12 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
-from slackwater.adapter.system.notices import stalled, unindexed
+from slackwater.adapter.system.notices import (
+    STALLED_HINT,
+    UNINDEXED_HINT,
+    stalled,
+    unindexed,
+)
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
 from slackwater.adapter.system.tables import RunningParts, SystemTables
@@ -438,19 +443,21 @@ class _Told:
 
     def told(self, before: DataflowStatus, now: DataflowStatus) -> None:
         if now.is_stalled and not before.is_stalled:
-            self._notify(now.id, stalled, now.failure)
+            self._notify(now.id, stalled, now.failure, STALLED_HINT)
         if before.out_of_memory is None:
-            self._notify(now.id, unindexed, now.out_of_memory)
+            self._notify(now.id, unindexed, now.out_of_memory, UNINDEXED_HINT)
 
     def _notify(
         self,
         global_id: GlobalId,
         text: Callable[[CatalogItem, Problem], str],
         problem: Problem | None,
+        hint: str,
     ) -> None:
         item = self.relations.state.items.get(global_id)
         if item is not None and problem is not None:
-            self.sessions.notify(text(item, problem), "WARNING", problem.sqlstate)
+            advice = Advice(hint, about=item.id)
+            self.sessions.notify(text(item, problem), "WARNING", problem.sqlstate, advice)
 
 
 def _connecting(

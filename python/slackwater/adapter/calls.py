@@ -20,6 +20,7 @@ from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.protocol import Caller
+from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
@@ -143,6 +144,7 @@ class Calls:
             ),
             "/v1/bind": Endpoint(protocol.Bind, self._bind),
             "/v1/peek": Endpoint(protocol.Peek, self._peek),
+            "/v1/scanned": Endpoint(protocol.Scanned, self._scanned),
             "/v1/release": Endpoint(protocol.Release, self._release),
             "/v1/renew": Endpoint(protocol.Renew, self._renew),
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
@@ -295,6 +297,12 @@ class Calls:
                     return {"rows": None, "file": None, "upper": None}
 
         return self._running(caller, action)
+
+    def _scanned(self, caller: Caller, asked: protocol.Scanned) -> Mapping[str, Any]:
+        session = self._session(caller)
+        for scan in asked.scans:
+            tell_of_index(session, self._state, scan)
+        return {"notices": [] if asked.later else session.take_notices()}
 
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:
         self._end_holds(asked.holds)

@@ -151,6 +151,30 @@ class Peek:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """The part of a query that has looked for rows of `relation` with one value in each column.
+
+    It has read `rows_read` rows, of which `rows_kept` have these values.
+    """
+
+    relation: GlobalId
+    columns: tuple[str, ...]
+    rows_read: int
+    rows_kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scanned:
+    """Tells of scans of a query of the session which kept few of their rows.
+
+    `later`: nobody looks at the answer; a notice goes out with the session's next one.
+    """
+
+    scans: tuple[Scan, ...]
+    later: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Releases holds. Unknown ones are ignored."""
 

@@ -28,6 +28,7 @@ CONTROL_CALLS = frozenset({"/v1/cancel", "/v1/renew"})
 QUICK_CALLS = frozenset(
     {
         "/v1/release",
+        "/v1/scanned",
         "/v1/session/close",
         "/v1/catalog/namespaces",
         "/v1/catalog/list",

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
+
+from slackwater.spark.notices import warn_of_notices
 
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
@@ -84,7 +87,8 @@ def configure(
 
     Keeps the builder's jars and its scheduling mode. `location` is that of the environment
     (default: the folder ``slackwater-environment`` below the working directory), `metastore` is an
-    SQLAlchemy URL. Raises FileNotFoundError when there is no jar for the installed Spark.
+    SQLAlchemy URL. Notices of statements become Python warnings (`warn_of_notices`) from
+    `getOrCreate` on. Raises FileNotFoundError when there is no jar for the installed Spark.
     """
     present = getattr(builder, "_options", {}).get("spark.jars", "")
     jars = [jar for jar in present.split(",") if jar]
@@ -98,4 +102,13 @@ def configure(
     entries = fair_scheduling(given) | settings(location, metastore, **options)
     for key, value in entries.items():
         builder = builder.config(key, value)
+    # A builder has no place for what is to happen when its session is there.
+    builder.getOrCreate = partial(_listening, builder)
     return builder
+
+
+def _listening(builder: Any) -> Any:
+    """The session of a builder, whose notices are warnings of this program."""
+    session = type(builder).getOrCreate(builder)
+    warn_of_notices(session)
+    return session

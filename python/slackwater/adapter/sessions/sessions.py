@@ -31,12 +31,26 @@ from slackwater.repr.ids import GlobalId
 ANSWER_BYTES = 512 * 1024**2
 """The most bytes of an answer, whatever a session asks for: the coordinator has it in memory."""
 NOTICES_KEPT = 100
+Cause = tuple[GlobalId, int | tuple[str, ...]]
+"""Something of an object that a session is told once: when it stopped, or by what it is read."""
 PENDING_COMMITS_KEPT = 64
 WRITES_KEPT = 1024
 """So many ids of writes are remembered: more than there are statements at once.
 
 A client repeats only a write whose answer it lacks.
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A sentence that says what to do, the statement that does it, and the object it is about."""
+
+    hint: str
+    action: str | None = None
+    about: GlobalId | None = None
+
+
+NO_ADVICE = Advice("")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +63,13 @@ class Notice:
     severity: str
     code: str
     message: str
+    advice: Advice
     created_ms: int
     number: int
 
     def to_json(self) -> dict[str, str]:
-        return {"severity": self.severity, "code": self.code, "message": self.message}
+        told = {"severity": self.severity, "code": self.code, "message": self.message}
+        return told | ({"hint": self.advice.hint} if self.advice.hint else {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +119,7 @@ class Session:
     told: int = 0
     history: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
-    known_stalls: deque[tuple[GlobalId, int]] = field(
-        default_factory=lambda: deque(maxlen=NOTICES_KEPT)
-    )
+    known_causes: deque[Cause] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     block_hold: ReadHold | None = None
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
@@ -145,19 +159,25 @@ class Session:
             if named(running):
                 running.cancellation.cancel()
 
-    def notify(self, message: str, severity: str = "NOTICE", code: str = "00000") -> None:
+    def notify(
+        self,
+        message: str,
+        severity: str = "NOTICE",
+        code: str = "00000",
+        advice: Advice = NO_ADVICE,
+    ) -> None:
         with self.lock:
-            notice = Notice(severity, code, message, self.clock(), self.told)
+            notice = Notice(severity, code, message, advice, self.clock(), self.told)
             self.told += 1
             self.history.append(notice)
             self.pending.append(notice)
 
-    def is_news(self, change: tuple[GlobalId, int]) -> bool:
-        """Whether this change of an object is new to the session, which knows it from now on."""
+    def is_news(self, cause: Cause) -> bool:
+        """Whether the session was not told of this yet. It knows of it from now on."""
         with self.lock:
-            if change in self.known_stalls:
+            if cause in self.known_causes:
                 return False
-            self.known_stalls.append(change)
+            self.known_causes.append(cause)
             return True
 
     def take_notices(self) -> list[dict[str, str]]:
@@ -335,7 +355,7 @@ class Sessions:
         with self._lock:
             return tuple(self._sessions.values())
 
-    def notify(self, message: str, severity: str, code: str) -> None:
+    def notify(self, message: str, severity: str, code: str, advice: Advice = NO_ADVICE) -> None:
         """Gives each session a notice, which goes out with its next answer."""
         for session in self.all():
-            session.notify(message, severity, code)
+            session.notify(message, severity, code, advice)

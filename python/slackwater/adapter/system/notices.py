@@ -13,6 +13,9 @@ from slackwater.compute.controller.protocol import DataflowStatus, Problem
 from slackwater.repr.ids import GlobalId
 from slackwater.storage.postgres.replication import RetainedLog
 
+SQL = "sql_statements"
+"""The type of an action that is statements, as Materialize names it."""
+
 STALLED = "stalled view"
 STALLED_HINT = "It is tried again, with pauses that grow up to 30 seconds."
 UNINDEXED = "unindexed view"
@@ -63,10 +66,10 @@ def _of_sessions(sessions: Sessions) -> Iterator[NoticeEntry]:
                 id=f"{session.session_id}/{notice.number}",
                 notice_type=notice.severity,
                 message=notice.message,
-                hint="",
-                action=None,
-                action_type=None,
-                object_id=None,
+                hint=notice.advice.hint,
+                action=notice.advice.action,
+                action_type=None if notice.advice.action is None else SQL,
+                object_id=notice.advice.about,
                 created_ms=notice.created_ms,
             )
 

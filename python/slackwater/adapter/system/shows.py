@@ -56,7 +56,7 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     st.ShowKind.CONNECTIONS: strings("name", "type", "comment"),
     st.ShowKind.CLUSTERS: strings("name", "replicas", "comment"),
     st.ShowKind.CLUSTER_REPLICAS: strings("cluster", "replica", "size", "comment"),
-    st.ShowKind.NOTICES: strings("name", "code", "message"),
+    st.ShowKind.NOTICES: strings("name", "code", "message", "hint"),
 }
 
 ShowStatement = st.Show | st.ShowCreate | cs.ShowCreateCluster | st.ShowVariable | st.ShowAll
@@ -145,7 +145,10 @@ class Shows:
                     for each in cluster.replicas
                 ]
             case st.ShowKind.NOTICES:
-                return [(n.severity, n.code, n.message) for n in execution.session.history]
+                return [
+                    (n.severity, n.code, n.message, n.advice.hint)
+                    for n in execution.session.history
+                ]
             case _:
                 items = self._items(execution.context, statement)
                 found = [self._row(statement.kind, item) for item in items]

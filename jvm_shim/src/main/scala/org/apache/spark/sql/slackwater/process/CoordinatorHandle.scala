@@ -165,7 +165,7 @@ final class CoordinatorHandle private (
     var sent = false
     while (response.isEmpty) {
       val at =
-        try if (path == "/v1/release") living() else running()
+        try if (CoordinatorHandle.afterwards(path)) living() else running()
         catch { case NonFatal(_) if sent && commits(body) => throw interrupted(body) }
       try {
         val found = exchange(at, path, body)
@@ -459,6 +459,10 @@ final class CoordinatorHandle private (
 }
 
 object CoordinatorHandle extends Logging {
+
+  /** Calls about what has ended, for which no coordinator is started. */
+  private val afterwards = Set("/v1/release", "/v1/scanned")
+
   private val closeLimit = Duration.ofSeconds(2)
 
   /** So long after it broke a connection a coordinator of this driver is expected to have ended. */
@@ -587,28 +591,4 @@ object CoordinatorHandle extends Logging {
         handles.remove(key)
         handle.close()
     }
-}
-
-/** Shows what the coordinator has to say beside its answer. */
-private[slackwater] object Notices extends Logging {
-
-  /** One user's shell or program, whose terminal this process shares. A server's users are elsewhere:
-    * for them there is SHOW NOTICES.
-    */
-  private lazy val haveTerminal = {
-    val command = sys.props.getOrElse("sun.java.command", "")
-    command.contains("SparkSQLCLIDriver") ||
-    command.contains("SparkSubmit") && command.matches(raw"(?s).*(pyspark-shell|\.py)(\s.*)?")
-  }
-
-  def show(notices: JsonNode): Unit = notices.elements.asScala.foreach { notice =>
-    val severity = notice.path("severity").asText("NOTICE")
-    say(s"$severity: ${notice.path("message").asText}")
-  }
-
-  /** Says what no coordinator was needed for. */
-  def warn(message: String): Unit = say(s"WARNING: $message")
-
-  private def say(text: String): Unit =
-    if (haveTerminal) System.err.println(text) else logInfo(text)
 }

@@ -38,7 +38,7 @@ private[slackwater] final class Sources(
     else Seq(scan(files, Wire.updateSchema(schema), new StructType()))
 
   private def scan(files: Seq[PartFile], data: StructType, constants: StructType): LogicalPlan = {
-    val index = new PartIndex(files, constants, parts.hold)
+    val index = new PartIndex(parts.json.path("id").asText, files, constants, parts.hold)
     val stored = Stored.schema(data)
     val format = new PartFormat(label)
     val relation = HadoopFsRelation(index, constants, stored, None, format, options(files))(session)

@@ -49,15 +49,15 @@ private[slackwater] final case class StatementExec(
 
   override protected def run(): Seq[InternalRow] = executeCollect().toSeq
   override def executeCollect(): Array[InternalRow] = limited(_.executeCollect())
-  override def executeToIterator(): Iterator[InternalRow] = started().executeToIterator()
+  override def executeToIterator(): Iterator[InternalRow] = followed().executeToIterator()
   override def executeTake(limit: Int): Array[InternalRow] = limited(_.executeTake(limit))
   override def executeTail(limit: Int): Array[InternalRow] = limited(_.executeTail(limit))
   private[spark] override def executeCollectIterator(): (Long, Iterator[InternalRow]) =
-    started().executeCollectIterator()
+    followed().executeCollectIterator()
   override protected def doExecute(): RDD[InternalRow] = {
     Executions.forget(this)(executeQuery(doExecute()))
     query.foreach(Executions.forgetRdd)
-    val rows = started().execute()
+    val rows = followed().execute()
     limit.filter(_ => CallSite.collectArrow).fold(rows)(_.of(rows))
   }
 
@@ -74,11 +74,22 @@ private[slackwater] final case class StatementExec(
     current
   }
 
+  /** The same, where the rows are taken after this has returned. */
+  private def followed(): SparkPlan = {
+    val plan = started()
+    if (limit.isDefined) ScannedRows.follow(plan.session)
+    plan
+  }
+
   private def limit: Option[ResultLimit] = binding.resultBytes.map(ResultLimit(_))
 
   private def limited(action: SparkPlan => Array[InternalRow]): Array[InternalRow] = {
     val plan = started()
-    limit.fold(action(plan))(_.collect(plan)(action))
+    limit.fold(action(plan)) { most =>
+      val rows = most.collect(plan)(action)
+      ScannedRows.tell(plan)
+      rows
+    }
   }
 
   private def renew(): Unit = synchronized {

@@ -16,8 +16,13 @@ import org.apache.spark.sql.execution.datasources._
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.types.{LongType, StructType}
 
-/** The files of a binding. Nothing is listed; `__time` and `__diff` are constants of each file. */
+/** The files of a binding. Nothing is listed; `__time` and `__diff` are constants of each file.
+  *
+  * @param relation
+  *   the id of the collection; empty where the files are those of none
+  */
 private[slackwater] final class PartIndex(
+    val relation: String,
     val files: Seq[PartFile],
     override val partitionSchema: StructType,
     hold: Option[Hold]
