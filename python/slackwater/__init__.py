@@ -1,7 +1,7 @@
 """Slackwater: consistent, incrementally maintained collections for Apache Spark.
 
 `configure` adds Slackwater to a `SparkSession.builder`; `subscribe` follows a relation's changes;
-`notices` has what statements said beside their results, which are warnings as well.
+`notices` has the notices of a session, which are warnings as well.
 """
 
 from __future__ import annotations

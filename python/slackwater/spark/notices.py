@@ -83,7 +83,7 @@ def warn_of_notices(spark: Any) -> None:
 
 
 class Warner:
-    """What the driver calls for each notice: a `java.util.function.Consumer` of its JSON."""
+    """A `java.util.function.Consumer` of the JSON of notices, which the driver calls."""
 
     def accept(self, told: str) -> None:
         notice = Notice(**json.loads(told))

@@ -97,8 +97,9 @@ private[execution] object ScannedRows
     for {
       scan <- below(filter.child)
       parts <- Some(scan.relation.location).collect { case parts: PartIndex => parts }
-      columns = splitConjunctivePredicates(filter.condition).flatMap(columnOf).distinct.sorted
-      if columns.nonEmpty && parts.relation.nonEmpty
+      conditions = splitConjunctivePredicates(filter.condition)
+      columns = conditions.flatMap(columnOf).distinct.sorted
+      if columns.nonEmpty && parts.relation.nonEmpty && !conditions.exists(ofRetractions)
     } yield Scan(parts.relation, columns, rowsOf(scan), rowsOf(filter))
 
   private def below(plan: SparkPlan): Option[FileSourceScanExec] = plan match {
@@ -109,16 +110,24 @@ private[execution] object ScannedRows
     case _ => None
   }
 
+  /** Consolidation looks for the rows of few retractions by their hash and their values: those are
+    * values that the query does not name.
+    */
+  private def ofRetractions(condition: Expression): Boolean = condition match {
+    case Not(_)    => false
+    case condition => condition.exists(_.isInstanceOf[XxHash64])
+  }
+
   private def rowsOf(plan: SparkPlan): Long = plan.metrics("numOutputRows").value
 
   /** The column for which the condition names values. */
   private def columnOf(condition: Expression): Option[String] = condition match {
-    case EqualTo(column: Attribute, value) if value.foldable          => Some(column.name)
-    case EqualTo(value, column: Attribute) if value.foldable          => Some(column.name)
-    case EqualNullSafe(column: Attribute, value) if value.foldable    => Some(column.name)
-    case EqualNullSafe(value, column: Attribute) if value.foldable    => Some(column.name)
-    case In(column: Attribute, values) if values.forall(_.foldable)   => Some(column.name)
-    case InSet(column: Attribute, _)                                  => Some(column.name)
-    case _                                                            => None
+    case EqualTo(column: Attribute, value) if value.foldable        => Some(column.name)
+    case EqualTo(value, column: Attribute) if value.foldable        => Some(column.name)
+    case EqualNullSafe(column: Attribute, value) if value.foldable  => Some(column.name)
+    case EqualNullSafe(value, column: Attribute) if value.foldable  => Some(column.name)
+    case In(column: Attribute, values) if values.forall(_.foldable) => Some(column.name)
+    case InSet(column: Attribute, _)                                => Some(column.name)
+    case _                                                          => None
   }
 }
