@@ -289,7 +289,10 @@ def connect_client(tmp_path_factory):
 def test_connect(reference, connect_client):
     client, _ = connect_client
     check(over_pyspark(client), reference)
-    noticed(client)
+    time = noticed(client)
+    # No call goes from the server to this program: it asks.
+    code = "slackwater.warn_of_notices(spark)\nresult = str(slackwater.notices(spark)[-1])"
+    assert time in client.python(f"import slackwater\n{code}")
 
 
 INTERRUPTED = """
@@ -338,7 +341,7 @@ def noticed(application, session="main"):
     application.sql("SET emit_timestamp_notice = 'on'", session=session)
     application.sql("CREATE TABLE noticed (k INT)", session=session)
     application.sql("SELECT * FROM noticed", session=session)
-    (severity, _, message) = application.rows("SHOW NOTICES", session=session)[-1]
+    (severity, _, message, _) = application.rows("SHOW NOTICES", session=session)[-1]
     application.sql("DROP TABLE noticed", session=session)
     assert severity == "NOTICE"
     return re.search(r"\d{13}", message)[0]
