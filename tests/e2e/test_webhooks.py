@@ -256,7 +256,7 @@ def test_a_source_runs_while_the_ingress_listens(place):
     ((name, kind, _, status, error, _),) = place.rows("SHOW SOURCES")
     assert (name, kind, status, error) == ("w", "webhook", "running", None)
     notices = place.rows("SHOW NOTICES")
-    assert any(url(place, "w") in message for _, _, message in notices)
+    assert any(url(place, "w") in message for _, _, message, _ in notices)
 
 
 def test_a_secret_is_seen_nowhere(place):
