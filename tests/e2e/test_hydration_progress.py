@@ -63,5 +63,7 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
         assert list(read) == sorted(read)
         assert list(elapsed) == sorted(elapsed)
         assert {known for _, known, _ in seen} == {ROWS}
+        ((_, _, state, progress, *_),) = place.rows("SHOW MATERIALIZED VIEWS")
+        assert (state, progress) == ("hydrating", "66 %: 200,000 of 300,000 rows")
         place.sql("DROP MATERIALIZED VIEW slow")
         wait_until(lambda: not place.rows(PROGRESS), what="its hydration has ended")

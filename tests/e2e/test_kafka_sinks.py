@@ -57,6 +57,8 @@ def test_a_key_has_its_last_row(place, kafka, reader):
     )
     size = sum(len(each.key) + len(each.value or b"") for each in messages)
     assert place.rows(f"{counts}'{topic}'") == [[4, 4, size, False]]
+    ((name, kind, *_),) = place.rows("SHOW SINKS")
+    assert (name, kind) == ("s", "kafka")
     times = [each.time for each in messages]
     assert times == sorted(times)
     assert times[0] == times[1] < times[2] < times[3]

@@ -87,6 +87,11 @@ class HydrationProgress:
     rows: int
     elapsed_ms: int
 
+    def __str__(self) -> str:
+        """The share of what has to be read at least: 99 % while it reads rows again."""
+        share = min(100 * self.rows_read // self.rows, 99) if self.rows else 0
+        return f"{share} %: {self.rows_read:,} of {self.rows:,} rows"
+
 
 @dataclass(frozen=True, slots=True)
 class ArrangementSize:

@@ -20,7 +20,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.results import Result, rows, strings
 from slackwater.adapter.sessions.sessions import Execution, Session
-from slackwater.adapter.system.objects import connection_type, source_type
+from slackwater.adapter.system.objects import connection_type, sink_type, source_type
 from slackwater.compute.controller.protocol import Problem
 from slackwater.planner.parser import cluster_statements as cs
 from slackwater.planner.parser import statements as st
@@ -49,7 +49,7 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     st.ShowKind.SINKS: strings("name", "type", "cluster", "comment"),
     st.ShowKind.INDEXES: strings("name", "on", "cluster", "key", "comment"),
     st.ShowKind.MATERIALIZED_VIEWS: strings(
-        "name", "cluster", "state", "maintenance", "error", "comment"
+        "name", "cluster", "state", "progress", "maintenance", "error", "comment"
     ),
     st.ShowKind.VIEWS: strings("name", "comment"),
     st.ShowKind.SECRETS: strings("name", "comment"),
@@ -58,6 +58,8 @@ _COLUMNS: dict[st.ShowKind, RelationDesc] = {
     st.ShowKind.CLUSTER_REPLICAS: strings("cluster", "replica", "size", "comment"),
     st.ShowKind.NOTICES: strings("name", "code", "message", "hint"),
 }
+
+HYDRATING = "hydrating"
 
 ShowStatement = st.Show | st.ShowCreate | cs.ShowCreateCluster | st.ShowVariable | st.ShowAll
 
@@ -193,7 +195,7 @@ class Shows:
                 error = None if change is None else change.status.error
                 return (item.name, source_type(item), cluster, status, error, comment)
             case st.ShowKind.SINKS:
-                return (item.name, "files", cluster, comment)
+                return (item.name, sink_type(item), cluster, comment)
             case st.ShowKind.CONNECTIONS:
                 return (item.name, connection_type(item.of(ConnectionDetails)), comment)
             case st.ShowKind.INDEXES:
@@ -204,8 +206,9 @@ class Shows:
                 fault = self._fault(item)
                 error = None if fault is None else str(fault)
                 state = "stalled" if error is not None else self._state(item)
+                progress = self._progress(item) if state == HYDRATING else None
                 maintenance = item.of(MaterializedViewDetails).maintenance or ""
-                return (item.name, cluster, state, maintenance, error, comment)
+                return (item.name, cluster, state, progress, maintenance, error, comment)
             case _:
                 return (item.name, comment)
 
@@ -224,7 +227,13 @@ class Shows:
             if item.shard_id is not None
             else 0
         )
-        return "hydrated" if self._relations.upper(item).value > floor else "hydrating"
+        return "hydrated" if self._relations.upper(item).value > floor else HYDRATING
+
+    def _progress(self, item: CatalogItem) -> str | None:
+        """How far the replica is that has read most; None: none reads whole inputs now."""
+        told = self._health.dataflows.hydration_progress()
+        reading = [each.record for each in told if each.record.global_id == item.id]
+        return str(max(reading, key=lambda each: each.rows_read)) if reading else None
 
 
 def _like(name: str, pattern: str | None) -> bool:
