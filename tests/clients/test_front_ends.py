@@ -14,7 +14,6 @@ import pytest
 from tests.support.applications.application import (
     Application,
     SqlError,
-    descendants,
     kill,
 )
 from tests.support.applications.class_archive import SHORT_LIVED
@@ -22,10 +21,10 @@ from tests.support.applications.spark_servers import (
     beeline,
     command,
     environment,
-    hear_interrupts,
     jvm_below,
     server,
 )
+from tests.support.applications.terminals import at_terminal
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -212,35 +211,16 @@ SELECT k FROM slackwater.default.waited AS OF {later};
 
 
 def test_ctrl_c_in_spark_sql(tmp_path):
-    log = tmp_path / "output"
-    with open(log, "w") as output:
-        process = subprocess.Popen(
-            command("sql", tmp_path / "environment"),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            text=True,
-            cwd=tmp_path,
-            env=environment(),
-            start_new_session=True,
-            preexec_fn=hear_interrupts,
-        )
-
-    def waits():
-        assert process.poll() is None, log.read_text()[-3000:]
-        jvm = jvm_below(process)
-        return jvm if jvm is not None and is_waiting(jvm) else None
-
-    try:
-        process.stdin.write(waiting_script())
-        process.stdin.flush()
-        os.kill(wait_until(waits, what="the wait"), signal.SIGINT)
-        process.communicate("SELECT 'still ' || 'here';\n", timeout=PATIENCE)
-    finally:
-        for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
-    assert "[SLACKWATER_CANCELED]" in log.read_text()
-    assert "still here" in log.read_text()
+    """Who types at the shell sees what a statement waits for, and may end it."""
+    with at_terminal(command("sql", tmp_path / "environment"), tmp_path) as terminal:
+        terminal.type(waiting_script())
+        terminal.shows("waited is 3,")
+        terminal.shows(" s behind the time of the read.")
+        os.kill(jvm_below(terminal.process), signal.SIGINT)
+        terminal.shows("[SLACKWATER_CANCELED]")
+        assert re.search(r"\r {30,}\r.*\[SLACKWATER_CANCELED\]", terminal.seen, re.DOTALL)
+        terminal.type("SELECT 'still ' || 'here';\n")
+        terminal.shows("still here")
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ import contextlib
 import sys
 
 import pytest
-from tests.support.applications.application import Application
+from tests.support.applications.application import Application, SqlError
 from tests.support.applications.gate import Gate
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -31,6 +31,13 @@ spark.udf.register("stand", stand, "bigint")
 result = None
 """
 """A function that waits in some tasks, until the gate of the task is open."""
+
+WATCHED = """
+from slackwater.spark import notices
+spark._jvm.org.apache.spark.sql.slackwater.process.Notices.listen(notices.Warner(), True)
+result = None
+"""
+"""Somebody sees what this program writes to standard error, which the log of the test has."""
 
 
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
@@ -65,5 +72,11 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
         assert {known for _, known, _ in seen} == {ROWS}
         ((_, _, state, progress, *_),) = place.rows("SHOW MATERIALIZED VIEWS")
         assert (state, progress) == ("hydrating", "66 %: 200,000 of 300,000 rows")
+        place.python(WATCHED)
+        reader = place.start("SELECT count(*) FROM slackwater.default.slow", session="reader")
+        told = "slackwater.default.slow is hydrating, 66 %: 200,000 of 300,000 rows."
+        wait_until(lambda: told in place.log.read_text(), what="the line of who waits")
         place.sql("DROP MATERIALIZED VIEW slow")
+        with pytest.raises(SqlError, match="SLACKWATER_DEPENDENCY_DROPPED"):
+            reader.result(PATIENCE)
         wait_until(lambda: not place.rows(PROGRESS), what="its hydration has ended")

@@ -150,6 +150,7 @@ class Calls:
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
+            "/v1/waits": Endpoint(protocol.Waits, self._waits),
         }
 
     def _defining(
@@ -217,6 +218,14 @@ class Calls:
         elif session is not None and execution is not None:
             session.cancel(lambda running: running.execution == execution)
         return {}
+
+    def _waits(self, caller: Caller, _: protocol.Waits) -> Mapping[str, Any]:
+        """Says what the statement of the caller waits for. Begins no session."""
+        session = self._sessions.find(caller.session_id)
+        running = () if session is None else tuple(session.running.values())
+        own = (each for each in running if each.execution == caller.execution)
+        told = (each.cancellation.waits_for() for each in own)
+        return {"waits_for": next(filter(None, told), None)}
 
     def _running(self, caller: Caller, action: Callable[[Execution], Answer]) -> Answer:
         """Runs a statement's call so that it can be cancelled and can fail a transaction.

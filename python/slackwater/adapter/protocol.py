@@ -79,6 +79,11 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class Waits:
+    """Asks what the running calls of the caller's execution wait for."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     text: str
 

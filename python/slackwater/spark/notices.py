@@ -8,7 +8,7 @@ import threading
 import warnings
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
@@ -19,6 +19,7 @@ BETWEEN = ("pyspark", "py4j", "slackwater", "threading")
 NOWHERE = "<slackwater>"
 """The file of a warning that no line of the user has caused."""
 NEXT_MS = 60_000
+WAITS_FOR = "waits_for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,9 @@ def warn_of_notices(spark: Any) -> None:
     all of it where PYSPARK_PIN_THREAD is false, is told by another thread, a moment later and
     without a line. Does nothing for a Connect session, whose driver is elsewhere: `notices` has
     them. The session of a builder that `slackwater.configure` made calls it by itself.
+
+    In a notebook, and where somebody types at Python, a line of standard error says what a
+    statement waits for when that takes longer than a second.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
@@ -76,7 +80,7 @@ def warn_of_notices(spark: Any) -> None:
     if not isinstance(listeners, JavaClass) or listeners.isListenedTo():
         return
     warner = Warner()
-    listeners.listen(warner)
+    listeners.listen(warner, _is_watched())
     threading.Thread(
         target=_take_others, args=(listeners, warner), name="slackwater-notices", daemon=True
     ).start()
@@ -98,13 +102,39 @@ class Warner:
 
 def _take_others(listeners: Any, warner: Warner) -> None:
     """Takes the notices of other threads of the driver, until it has ended."""
+    line = WaitLine(sys.stderr)
     while True:
         try:
             told = listeners.next(NEXT_MS)
         except (Py4JError, OSError):
             return
-        if told is not None:
+        if told is None:
+            continue
+        found = json.loads(told)
+        if WAITS_FOR in found:
+            line.show(found[WAITS_FOR] or "")
+        else:
             warner.accept(told)
+
+
+class WaitLine:
+    """A line of `stream` that says what a statement waits for, and that the next one replaces."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._shown = 0
+
+    def show(self, text: str) -> None:
+        """Shows `text`; nothing of the line is left when it is empty."""
+        # Spaces over what was there serve terminals and notebooks alike.
+        self._stream.write(f"\r{text.ljust(self._shown)}" + ("" if text else "\r"))
+        self._stream.flush()
+        self._shown = len(text)
+
+
+def _is_watched() -> bool:
+    """Whether somebody types at this program, and sees what it writes to standard error."""
+    return "ipykernel" in sys.modules or (hasattr(sys, "ps1") and sys.stderr.isatty())
 
 
 def _warn(warning: SlackwaterNotice) -> None:

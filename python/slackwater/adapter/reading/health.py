@@ -68,6 +68,20 @@ class Health:
         read, known = counted.snapshot_records_staged, counted.snapshot_records_known
         return f"It has read {read} of {known} messages."
 
+    def awaited(
+        self, state: CatalogState, item: CatalogItem, last: Timestamp, time: Timestamp
+    ) -> str:
+        """A sentence on what a reader of the item at `time` waits for, which has `last` already."""
+        reading = {
+            each.record.global_id: each.record for each in self.dataflows.hydration_progress()
+        }
+        for each in state.below([item.id]):
+            if each.id in reading:
+                return f"{each.full_name} is hydrating, {reading[each.id]}."
+        reason = self.failing_below(state, item) or self.next_refresh(state, item, time)
+        behind = f"{item.full_name} is {(time - last) / 1000:,.1f} s behind the time of the read."
+        return f"{behind}{reason}"
+
     def failure(self, view: CatalogItem) -> Problem | None:
         """The error of the last attempt to maintain a view; None: it did not fail."""
         return self.dataflows.failure(view.id)

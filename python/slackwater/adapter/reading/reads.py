@@ -372,7 +372,15 @@ class Reads:
                 raise user_error("SLACKWATER_DEPENDENCY_DROPPED", objectName=item.full_name)
             return not self.relations.upper(item).allows(time)
 
-        if not self.timeline.watch.wait_until(reached, cancellation.left_s(), cancellation):
+        def awaited() -> str:
+            last = self.relations.upper(item).last_complete()
+            return self.health.awaited(self.relations.state, item, last, time)
+
+        with cancellation.waiting(awaited):
+            is_complete = self.timeline.watch.wait_until(
+                reached, cancellation.left_s(), cancellation
+            )
+        if not is_complete:
             raise user_error(
                 "SLACKWATER_WAIT_TIMEOUT",
                 objectName=item.full_name,
@@ -411,7 +419,12 @@ class Reads:
         source: CatalogItem,
         cancellation: Cancellation,
     ) -> None:
-        if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):
+        def awaited() -> str:
+            return f"The first contents of {source.full_name}. {self.health.waits_for(source)}"
+
+        with cancellation.waiting(awaited):
+            is_there = self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation)
+        if not is_there:
             raise user_error(
                 "SLACKWATER_SNAPSHOT_TIMEOUT",
                 objectName=item.full_name,

@@ -230,7 +230,7 @@ class Shows:
         return "hydrated" if self._relations.upper(item).value > floor else HYDRATING
 
     def _progress(self, item: CatalogItem) -> str | None:
-        """How far the replica is that has read most; None: none reads whole inputs now."""
+        """The progress of the replica that has read most; None: none reads whole inputs now."""
         told = self._health.dataflows.hydration_progress()
         reading = [each.record for each in told if each.record.global_id == item.id]
         return str(max(reading, key=lambda each: each.rows_read)) if reading else None

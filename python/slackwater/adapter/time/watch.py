@@ -34,6 +34,21 @@ class Cancellation:
         self._monotonic = monotonic
         self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
         self._token = CancellationToken()
+        self._waits_for: Callable[[], str] | None = None
+
+    @contextmanager
+    def waiting(self, for_what: Callable[[], str]) -> Iterator[None]:
+        """A wait of the statement; `for_what` says in any thread what for, as things are then."""
+        before, self._waits_for = self._waits_for, for_what
+        try:
+            yield
+        finally:
+            self._waits_for = before
+
+    def waits_for(self) -> str | None:
+        """A sentence on what the statement waits for now; None: it waits for nothing."""
+        told = self._waits_for
+        return None if told is None else told()
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""

@@ -196,7 +196,18 @@ final class CoordinatorHandle private (
   /** Sends the call and waits for its answer, for as long as whoever was asked leads, and until the
     * thread or its jobs are cancelled.
     */
-  private def exchange(
+  private def exchange(at: Endpoint, path: String, body: ObjectNode): Answer =
+    if (body.path("internal").asBoolean || afterwards(path)) answered(at, path, body)
+    else WaitLine.during(waitsFor(at, body))(answered(at, path, body))
+
+  private def waitsFor(at: Endpoint, body: ObjectNode): Option[String] = {
+    val order = Json.obj()
+    Seq("session", "execution").foreach(name => order.set[ObjectNode](name, body.get(name)))
+    val asked = http.send(request(at, "/v1/waits", order, Some(closeLimit)), receiving)
+    Option(Json.mapper.readTree(asked.body).path("waits_for")).filter(_.isTextual).map(_.asText)
+  }
+
+  private def answered(
       at: Endpoint,
       path: String,
       body: ObjectNode
@@ -204,12 +215,12 @@ final class CoordinatorHandle private (
   else {
     if (named(path)) body.put("execution", UUID.randomUUID.toString)
     val answer = http.sendAsync(request(at, path, body, None), receiving)
-    def answered(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
+    def awaited(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
     try {
       val found =
         try
-          if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(answered)
-          else Some(answered(new Wait(None, Set.empty)).get)
+          if (endable(path) && !body.path("internal").asBoolean) Waits.during(context)(awaited)
+          else Some(awaited(new Wait(None, Set.empty)).get)
         catch {
           case _: InterruptedException =>
             try outcome(at, path, body, answer)

@@ -20,26 +20,53 @@ object Notices extends Logging {
   /** One user's shell or program, whose terminal this process shares. A server's users are elsewhere:
     * for them there is SHOW NOTICES.
     */
-  private lazy val haveTerminal = {
-    val command = sys.props.getOrElse("sun.java.command", "")
-    command.contains("SparkSQLCLIDriver") ||
-    command.contains("SparkSubmit") && command.matches(raw"(?s).*(pyspark-shell|\.py)(\s.*)?")
-  }
+  private lazy val haveTerminal =
+    isShell ||
+      command.contains("SparkSubmit") && command.matches(raw"(?s).*(pyspark-shell|\.py)(\s.*)?")
+
+  private def command = sys.props.getOrElse("sun.java.command", "")
+  private def isShell = command.contains("SparkSQLCLIDriver")
+
+  /** Somebody types at the shell of this process, and sees its answers. */
+  private lazy val isTypedAt = isShell && System.console() != null
+  private var shown = 0
 
   @volatile private var listener: Option[Consumer[String]] = None
+  @volatile private var listenerIsWatched = false
 
   /** Those of threads in which the listener cannot be called; when there are more, the log has them. */
-  private val waiting = new LinkedBlockingQueue[String](100)
+  private val untold = new LinkedBlockingQueue[String](100)
 
   /** Gives notices to the program that started this driver, as JSON, instead of its terminal: in the
-    * threads that work for it, and by `next` those of others.
+    * threads that work for it, and by `next` those of others. If somebody watches it, `next` also has
+    * what statements wait for.
     */
-  def listen(to: Consumer[String]): Unit = listener = Some(to)
+  def listen(to: Consumer[String], watched: Boolean): Unit = {
+    listener = Some(to)
+    listenerIsWatched = watched
+  }
 
   def isListenedTo: Boolean = listener.isDefined
 
+  /** Whether somebody sees what a statement waits for: at a terminal, or in a notebook. */
+  private[process] def areWatched: Boolean = isTypedAt || listenerIsWatched
+
+  /** Shows what a statement waits for, in place of what was shown before; None: it goes on. */
+  private[process] def waiting(text: Option[String]): Unit = synchronized {
+    if (isTypedAt) {
+      // Spaces over what was there serve terminals of all kinds.
+      System.err.print(
+        s"\r${text.getOrElse("").padTo(shown, ' ')}${if (text.isEmpty) "\r" else ""}"
+      )
+      System.err.flush()
+      shown = text.fold(0)(_.length)
+    } else {
+      val _ = untold.offer(Json.obj().put("waits_for", text.orNull).toString)
+    }
+  }
+
   /** The next notice that the listener was not called with, waiting so long for one; null: none. */
-  def next(waitMs: Long): String = waiting.poll(waitMs, TimeUnit.MILLISECONDS)
+  def next(waitMs: Long): String = untold.poll(waitMs, TimeUnit.MILLISECONDS)
 
   private[slackwater] def show(notices: JsonNode): Unit = notices.elements.asScala.foreach(say)
 
@@ -69,7 +96,7 @@ object Notices extends Logging {
   private def toListener(notice: JsonNode): Boolean =
     listener.exists { to =>
       if (servesPython) Try(to.accept(notice.toString)).isSuccess
-      else waiting.offer(notice.toString)
+      else untold.offer(notice.toString)
     }
 
   private def servesPython: Boolean =
