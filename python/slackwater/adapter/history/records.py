@@ -41,14 +41,13 @@ class Reached:
 class ShownText:
     """A statement's text as it may be shown.
 
-    `sql` lacks secrets, `redacted_sql` every literal; both are None where a text that may hold a
-    secret is no statement. `digest` is of `sql`, so that nobody can guess from it what was left
-    out. `is_secret`: something may have been left out of `sql`.
+    `sql` lacks secrets; it is None where there is none, or where a text that may hold a secret is
+    no statement. `digest` is of `sql`, so that nobody can guess from it what was left out.
+    `is_secret`: something may have been left out of `sql`.
     """
 
     kind: str
     sql: str | None
-    redacted_sql: str | None
     digest: str | None
     is_secret: bool = False
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from slackwater.adapter.history.records import ShownText
@@ -28,6 +29,12 @@ _MAY_BE_SECRET = re.compile(
     r"|://[^/\s]*@",
     re.IGNORECASE,
 )
+_IS_ODD = re.compile(_MAY_BE_SECRET.pattern + r"|\\", re.IGNORECASE)
+"""A text with a secret, or with a backslash, by which a literal may mean what it does not say."""
+_QUERY = re.compile(
+    r"[\s(]*(select|with|values|from|table|insert|update|delete|merge)\b", re.IGNORECASE
+)
+_INSERT = re.compile(r"\binsert\b", re.IGNORECASE)
 _DEFINING = frozenset(("ALTER", "CREATE", "DROP", "VALIDATE"))
 _SELECTING = frozenset(("FROM", "SELECT", "TABLE", "VALUES", "WITH"))
 _OTHERS = frozenset(
@@ -53,23 +60,30 @@ _UNKNOWN = "unknown"
 @lru_cache(maxsize=4096)
 def shown(text: str) -> ShownText:
     """The text as the history shows it. Never raises."""
+    query = _QUERY.match(text)
+    if query is not None and not _IS_ODD.search(text) and len(text) <= READ_CHARACTERS:
+        # Nearly all texts are such, and tokens cost as much as all the rest.
+        verb = query[1].lower()
+        own = text[:SHOWN_CHARACTERS]
+        return ShownText(verb if verb in _OF_SPARK else "select", own, _digest(own))
     read = text[:READ_CHARACTERS]
     tokens = tokenize(read)
     kind = _kind(tokens)
-    without = without_literals(read, tokens)[:SHOWN_CHARACTERS]
     is_statement = _is_statement(read, kind, tokens)
     if _may_hold_secret(read, tokens):
         if not is_statement:
-            return ShownText(kind, None, None, None, is_secret=True)
+            return ShownText(kind, None, None, is_secret=True)
     elif is_statement and len(text) <= READ_CHARACTERS:
         own = read[:SHOWN_CHARACTERS]
-        return ShownText(kind, own, without, _digest(own))
-    return ShownText(kind, without, without, _digest(without), is_secret=True)
+        return ShownText(kind, own, _digest(own))
+    without = without_literals(read, tokens)[:SHOWN_CHARACTERS]
+    return ShownText(kind, without, _digest(without), is_secret=True)
 
 
-def unsaid(kind: str) -> ShownText:
-    """A statement without a text."""
-    return ShownText(kind, None, None, None)
+@lru_cache(maxsize=16_384)
+def without_values(sql: str) -> str:
+    """What is shown of a text, without its literals. It is made when somebody asks for it."""
+    return without_literals(sql, tokenize(sql))[:SHOWN_CHARACTERS]
 
 
 def of_statement(text: str | None, kind: str | None, *, writes: bool) -> ShownText:
@@ -78,12 +92,11 @@ def of_statement(text: str | None, kind: str | None, *, writes: bool) -> ShownTe
     An action of a DataFrame has the text of the query that it began with, if there is one.
     """
     if text is None:
-        return unsaid(kind or ("dataframe_write" if writes else "dataframe"))
+        return ShownText(kind or ("dataframe_write" if writes else "dataframe"), None, None)
     found = shown(text)
     if writes and found.kind == "select":
-        return ShownText(
-            "dataframe_write", found.sql, found.redacted_sql, found.digest, found.is_secret
-        )
+        several = _INSERT.search(text) is not None
+        return replace(found, kind="insert" if several else "dataframe_write")
     return found
 
 

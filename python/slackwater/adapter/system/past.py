@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from slackwater.adapter.history.texts import without_values
 from slackwater.adapter.system.objects import SystemRow, moment
 from slackwater.adapter.system.snapshot import SystemSnapshot
 
@@ -36,7 +37,7 @@ def activity_log(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             None if session is None else session.application,
             s.user,
             s.text.sql,
-            s.text.redacted_sql,
+            None if s.text.sql is None else without_values(s.text.sql),
             s.statement_id,
             s.spark_execution_id,
         )

@@ -1,0 +1,40 @@
+package org.apache.spark.sql.slackwater.process
+
+import scala.util.Try
+
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.SparkContext
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.execution.SQLExecution
+
+/** The statement of Spark's that the thread runs, as the history of statements knows it. */
+private[slackwater] object RunningStatement {
+
+  /** So much of a text is told. */
+  private val most = 10000
+
+  /** The number of its SQL execution: that of the outermost one, which others may run within. */
+  def execution(context: SparkContext): Option[String] =
+    Option(context.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
+
+  /** Puts the statement's text into a request, if it has one; `planned` is planned without a number.
+    */
+  def describe(context: SparkContext, body: ObjectNode, planned: Option[LogicalPlan] = None): Unit = {
+    val running = execution(context)
+      .flatMap(id => Try(SQLExecution.getQueryExecution(id.toLong)).toOption)
+      .flatMap(Option(_))
+      .map(_.logical)
+    running.orElse(planned).flatMap(text).foreach(sql => body.put("sql", sql.take(most)))
+  }
+
+  /** The text of the plan's root, or of the query below it that an action of a DataFrame goes on
+    * from. Texts of views are not the statement's.
+    */
+  private def text(plan: LogicalPlan): Option[String] = {
+    val origin = plan.origin
+    origin.sqlText.filter(_ => origin.objectType.isEmpty).orElse {
+      if (plan.children.size == 1) text(plan.children.head) else None
+    }
+  }
+}
