@@ -184,7 +184,7 @@ class Calls:
         No block takes it.
         """
 
-        told = Told[Defined](lambda _: Done(), kind=statement.lower().replace(" ", "_"))
+        told: Told[Defined] = Told(lambda _: Done(), kind=statement.lower().replace(" ", "_"))
 
         def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
             def action(execution: Execution) -> Defined:
@@ -304,7 +304,7 @@ class Calls:
     # Statements
 
     def _plan(self, caller: Caller, asked: protocol.Plan) -> Mapping[str, Any]:
-        told = Told[RelationDesc | None](text=asked.text)
+        told: Told[RelationDesc | None] = Told(text=asked.text)
         desc = self._running(
             caller, lambda execution: self._statements.plan(execution, asked.text), told
         )
@@ -318,7 +318,7 @@ class Calls:
             count = result.table.num_rows if result.desc.columns else None
             return Rows(result.to_ipc(), tuple(execution.session.take_notices())), count
 
-        told = Told[tuple[Rows, int | None]](
+        told: Told[tuple[Rows, int | None]] = Told(
             lambda answer: Done(answer[1]), asked.text, planned_ms=asked.planned_at
         )
         return self._running(caller, action, told)[0]
@@ -346,7 +346,7 @@ class Calls:
             }
 
         self._end_holds(asked.released)
-        told = Told[Mapping[str, Any]](
+        told: Told[Mapping[str, Any]] = Told(
             lambda answer: Bound(answer["timestamp"], answer["hold"]),
             writes=bool(asked.write_targets),
         )
@@ -364,7 +364,7 @@ class Calls:
                 case None:
                     return {"rows": None, "file": None, "upper": None}
 
-        return self._running(caller, action, Told[Mapping[str, Any]](is_part=True))
+        return self._running(caller, action, Told(is_part=True))
 
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:
         self._end_holds(asked.holds)
@@ -394,7 +394,7 @@ class Calls:
                 return self._writes.write(execution.session, asked, execution.cancellation)
             return self._staged.write(execution, asked)
 
-        told = Told[WriteResult](
+        told: Told[WriteResult] = Told(
             lambda done: Wrote(done.timestamp, done.inserted + done.deleted), writes=True
         )
         done = self._running(caller, action, told)
@@ -475,7 +475,7 @@ class Calls:
         target = self._running(
             caller,
             lambda execution: self._staged.stage(execution, asked),
-            Told[protocol.StagedTarget](kind=kind, writes=True),
+            Told(kind=kind, writes=True),
         )
         return {
             "id": target.id,

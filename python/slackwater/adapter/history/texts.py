@@ -94,10 +94,10 @@ def of_statement(text: str | None, kind: str | None, *, writes: bool) -> ShownTe
     if text is None:
         return ShownText(kind or ("dataframe_write" if writes else "dataframe"), None, None)
     found = shown(text)
-    if writes and found.kind == "select":
-        several = _INSERT.search(text) is not None
-        return replace(found, kind="insert" if several else "dataframe_write")
-    return found
+    if found.kind != "select" or not (kind or writes):
+        return found
+    several = writes and _INSERT.search(text) is not None
+    return replace(found, kind="insert" if several else kind or "dataframe_write")
 
 
 def _kind(tokens: tuple[Token, ...]) -> str:

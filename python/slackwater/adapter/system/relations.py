@@ -431,7 +431,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " finished_status condition error_message rows_returned:long rows_written:long"
         " waited_ms:long! sql_hash session_id! statement_type! throttled_count:long!"
         " connected_at:time initial_application_name authenticated_user! sql redacted_sql"
-        " statement_id! spark_execution_id:long",
+        " statement! spark_execution_id:long",
         past.activity_log,
     ),
     (

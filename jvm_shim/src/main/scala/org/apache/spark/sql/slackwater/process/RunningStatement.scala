@@ -28,13 +28,15 @@ private[slackwater] object RunningStatement {
     running.orElse(planned).flatMap(text).foreach(sql => body.put("sql", sql.take(most)))
   }
 
-  /** The text of the plan's root, or of the query below it that an action of a DataFrame goes on
-    * from. Texts of views are not the statement's.
+  /** The text of the plan's root. Of an action of a DataFrame, and of commands that Spark has made of
+    * others, it is the text of all that comes from one below it. Texts of views are not the
+    * statement's.
     */
   private def text(plan: LogicalPlan): Option[String] = {
-    val origin = plan.origin
-    origin.sqlText.filter(_ => origin.objectType.isEmpty).orElse {
-      if (plan.children.size == 1) text(plan.children.head) else None
+    def own(node: LogicalPlan) = node.origin.sqlText.filter(_ => node.origin.objectType.isEmpty)
+    own(plan).orElse {
+      val found = plan.collect { case node if own(node).isDefined => own(node).get }.distinct
+      Option.when(found.size == 1)(found.head)
     }
   }
 }
