@@ -5,7 +5,7 @@ import scala.util.Try
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.SparkContext
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{AnalysisOnlyCommand, LogicalPlan}
 import org.apache.spark.sql.execution.SQLExecution
 
 /** The statement of Spark's that the thread runs, as the history of statements knows it. */
@@ -32,11 +32,16 @@ private[slackwater] object RunningStatement {
     * others, it is the text of all that comes from one below it. Texts of views are not the
     * statement's.
     */
-  private def text(plan: LogicalPlan): Option[String] = {
-    def own(node: LogicalPlan) = node.origin.sqlText.filter(_ => node.origin.objectType.isEmpty)
-    own(plan).orElse {
-      val found = plan.collect { case node if own(node).isDefined => own(node).get }.distinct
-      Option.when(found.size == 1)(found.head)
-    }
+  private def text(plan: LogicalPlan): Option[String] = own(plan).orElse {
+    val found = below(plan).flatMap(_.collect { case node if own(node).isDefined => own(node).get })
+    Option.when(found.distinct.size == 1)(found.head)
+  }
+
+  private def own(node: LogicalPlan): Option[String] =
+    node.origin.sqlText.filter(_ => node.origin.objectType.isEmpty)
+
+  private def below(plan: LogicalPlan): Seq[LogicalPlan] = plan match {
+    case command: AnalysisOnlyCommand => command.childrenToAnalyze
+    case other                        => other.children
   }
 }
