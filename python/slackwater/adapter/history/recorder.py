@@ -138,6 +138,8 @@ class History:
         rate = parameters.size_bytes(values, "statement_logging_target_data_rate")
         sample_rate = values.get("statement_logging_sample_rate")
         with self._lock:
+            # What has begun before the change is treated as before it.
+            self._apply()
             if rate is not None:
                 self._core.set_data_rate(rate)
             if sample_rate is not None:
