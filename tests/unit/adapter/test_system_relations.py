@@ -271,7 +271,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
-        mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections"""
+        mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
+        mz_recent_activity_log mz_statement_lifecycle_history mz_session_history"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
