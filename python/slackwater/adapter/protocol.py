@@ -114,7 +114,7 @@ class RelationRead:
 
 @dataclass(frozen=True, slots=True)
 class EndedRead:
-    """How the statement that read under a hold ended in Spark, `ago_ms` before the call was sent.
+    """The end of the reads under a hold in Spark, `ago_ms` before the call was sent.
 
     `rows` is how many it brought to the driver, if somebody has counted them; `condition` and
     `message` are of the error with which it failed.

@@ -6,7 +6,7 @@ A statement is open from its first call until it has ended, which it does once. 
     each open statement that is kept is among the statements, and has no end
     there are no more statements, nor sessions, than `Limits` say
 
-Source: spec coordinator 7.2, 12.
+Source: spec coordinator 7.2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from slackwater.repr.errors import FatalError, conditions
 
 DAY_MS = 24 * 3600 * 1000
 RECORD_BYTES = 600
-"""What a record costs beside its texts, as the throttle counts."""
+"""The size of a record beside its texts, as the throttle counts."""
 OPEN_AT_MOST = 20_000
 """Of more statements that are open at once, the end of the oldest is not seen."""
 
@@ -269,9 +269,9 @@ class HistoryCore:
     # What is stored
 
     def take_changed(self, began_before_ms: int) -> tuple[Record, ...]:
-        """What has changed since the last time and is to be stored now.
+        """The records that have changed since the last time and are to be stored now.
 
-        A statement that has not ended is among it once it began before that time: most end soon.
+        A statement that has not ended is among them once it began before that time: most end soon.
         """
         found: list[Record] = [self._sessions[each] for each in self._new_sessions]
         self._new_sessions.clear()
@@ -283,7 +283,7 @@ class HistoryCore:
         return tuple(found)
 
     def put_back(self, records: Iterable[Record]) -> None:
-        """What was taken and could not be stored, to be taken again, as far as it is kept."""
+        """Gives back records that could not be stored; those that are kept are taken again."""
         for record in records:
             match record:
                 case Statement(execution_id=known) if known in self._statements:

@@ -65,7 +65,7 @@ class HistoryFiles:
                 self._remove(file)
 
     def recovered(self, records: int, oldest_ms: int, now_ms: int) -> list[Record]:
-        """What leaders before have stored, from the newest file on, until there is enough.
+        """The records of the leaders before, from the newest file on, until there are enough.
 
         Files that are not needed any more are removed. To be called again when it has failed.
         """

@@ -41,7 +41,7 @@ PASS_S = 1.0
 STOP_S = 5.0
 """A coordinator that ends waits so long for the last of the history to be stored."""
 WAITING_AT_MOST = 10_000
-"""When so many events wait, whoever brings the next one applies them."""
+"""The most events that wait: whoever brings one more applies them."""
 
 _log = structlog.get_logger("history")
 
@@ -96,7 +96,7 @@ class History:
         return CallHistory(key, self._tell, self._clock)
 
     def released(self, hold: str, ago_ms: int, rows: int | None, failure: Failure | None) -> None:
-        """What was read under the hold was read up to `ago_ms` before."""
+        """The reads under the hold have ended, `ago_ms` before."""
         self._tell(Released(hold, self._clock() - max(0, ago_ms), rows, failure))
 
     def connected(self, session_id: str, application: str | None, user: str) -> None:

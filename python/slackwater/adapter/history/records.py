@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Status(Enum):
-    """How a statement ended; ABORTED: nobody said how, since its session or its leader had gone."""
+    """The end of a statement. ABORTED: nobody said it, as its session or its leader had gone."""
 
     SUCCESS = "success"
     ERROR = "error"

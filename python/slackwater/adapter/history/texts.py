@@ -82,7 +82,7 @@ def shown(text: str) -> ShownText:
 
 @lru_cache(maxsize=16_384)
 def without_values(sql: str) -> str:
-    """What is shown of a text, without its literals. It is made when somebody asks for it."""
+    """A text that is shown, without its literals. It is made when somebody asks for it."""
     return without_literals(sql, tokenize(sql))[:SHOWN_CHARACTERS]
 
 
