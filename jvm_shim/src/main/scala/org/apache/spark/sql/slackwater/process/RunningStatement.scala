@@ -20,7 +20,11 @@ private[slackwater] object RunningStatement {
 
   /** Puts the statement's text into a request, if it has one; `planned` is planned without a number.
     */
-  def describe(context: SparkContext, body: ObjectNode, planned: Option[LogicalPlan] = None): Unit = {
+  def describe(
+      context: SparkContext,
+      body: ObjectNode,
+      planned: Option[LogicalPlan] = None
+  ): Unit = {
     val running = execution(context)
       .flatMap(id => Try(SQLExecution.getQueryExecution(id.toLong)).toOption)
       .flatMap(Option(_))
