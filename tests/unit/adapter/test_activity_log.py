@@ -31,6 +31,7 @@ from slackwater.adapter.history.texts import shown, without_values
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.repr.errors import SlackwaterError, user_error
 
+BROKEN = gzip.compress(bytes(range(256)))[:40] + b"x" * 200
 ODD = "<b>\"`'x" + "y" * 200
 
 
@@ -266,7 +267,9 @@ def test_files_that_are_not_needed_go(tmp_path):
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize("damage", [b"", b"no gzip", gzip.compress(b'{"kind": "later"}\nx\n[]')])
+@pytest.mark.parametrize(
+    "damage", [b"", b"no gzip", BROKEN, BROKEN[:30], gzip.compress(b'{"kind": "later"}\nx\n[]')]
+)
 def test_a_file_that_is_damaged_or_of_another_version_costs_itself_alone(tmp_path, damage):
     files_of(tmp_path).write(core_with(2).take_changed(10**6))
     (tmp_path / "history" / f"x{suffix(0, FilePlace(1, 9))}").write_bytes(damage)

@@ -128,7 +128,7 @@ class HistoryCore:
         """Makes the statement, if it is to be kept."""
         said, key = event.said, event.key
         rate = min(said.rate, self.sample_rate)
-        if not is_sampled(f"{key.session_id} {key.statement_id} {event.execution_id}", rate):
+        if not is_sampled(event.execution_id, rate):
             return False
         size = RECORD_BYTES + 2 * min(len(said.text or ""), SHOWN_CHARACTERS)
         throttled = self._throttle.take(size, event.at_ms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -95,7 +96,7 @@ class HistoryFiles:
         try:
             with self._blobs.open(uri) as file:
                 return gzip.decompress(file.read()).splitlines()
-        except (OSError, EOFError, ValueError) as error:
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             outage = self._blobs.outage(uri, error) if isinstance(error, OSError) else None
             if outage is not None:
                 raise outage from None

@@ -77,6 +77,8 @@ class History:
     ) -> None:
         """`clock` gives wall clock milliseconds."""
         self._limits = limits or Limits()
+        # Of each statement there may be two records, and there are sessions.
+        self._stored = 3 * self._limits.records
         self._clock = clock
         self._files = HistoryFiles(blobs, epoch)
         default = parameters.PARAMETERS["statement_logging_target_data_rate"].default
@@ -180,7 +182,7 @@ class History:
                 self._files.write(taken)
                 taken = ()
             self._recover(now_ms)
-            self._files.tidy(self._limits.records, now_ms - self._limits.age_ms)
+            self._files.tidy(self._stored, now_ms - self._limits.age_ms)
         except (SlackwaterError, OSError) as error:
             with self._lock:
                 self._core.put_back(taken)
@@ -195,7 +197,7 @@ class History:
         if self._recovered:
             return
         oldest_ms = now_ms - self._limits.age_ms
-        found = self._files.recovered(self._limits.records, oldest_ms, now_ms)
+        found = self._files.recovered(self._stored, oldest_ms, now_ms)
         with self._lock:
             self._core.recover(found, now_ms)
         self._recovered = True

@@ -13,7 +13,7 @@ _WHOLE = 2**64
 def is_sampled(name: str, rate: float) -> bool:
     """Whether the thing of this name is in a sample of the rate, a number from 0 to 1.
 
-    The name decides, so all calls of a statement get the same answer; names are as good as random.
+    The name alone decides. Names that are made at random make a random sample.
     """
     digest = blake2b(name.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big") < rate * _WHOLE
