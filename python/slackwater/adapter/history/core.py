@@ -165,15 +165,16 @@ class HistoryCore:
         self._waited(opened, event)
         match event.result:
             case Bound(timestamp, hold):
-                self._reached(opened, Step.BOUND, event.at_ms)
-                self._change(opened, timestamp=None if timestamp is None else int(timestamp))
+                reached = Reached(Step.BOUND, event.at_ms)
+                read_at = None if timestamp is None else int(timestamp)
+                self._change(opened, reached, timestamp=read_at)
                 if hold is not None:
                     opened.holds.add(hold)
                     self._holds[hold] = event.key
                 self._end_if_over(event.key, event.at_ms)
             case Wrote(timestamp, rows):
-                self._reached(opened, Step.COMMITTED, event.at_ms)
-                self._change(opened, timestamp=int(timestamp), rows_written=rows)
+                reached = Reached(Step.COMMITTED, event.at_ms)
+                self._change(opened, reached, timestamp=int(timestamp), rows_written=rows)
                 self._end(event.key, event.at_ms, Status.SUCCESS)
             case Done(rows):
                 opened.rows = rows
@@ -185,8 +186,8 @@ class HistoryCore:
     def _waited(self, opened: Open, event: CallEnded) -> None:
         if event.waited_until_ms is not None and opened.id is not None:
             before = self._statements[opened.id].waited_ms
-            self._change(opened, waited_ms=before + event.waited_ms)
-            self._reached(opened, Step.WAITED, event.waited_until_ms)
+            reached = Reached(Step.WAITED, event.waited_until_ms)
+            self._change(opened, reached, waited_ms=before + event.waited_ms)
 
     def _released(self, event: Released) -> None:
         key = self._holds.pop(event.hold, None)
@@ -219,9 +220,9 @@ class HistoryCore:
             return
         failure = opened.failure
         text = self._statements[opened.id].text
-        self._reached(opened, Step.FINISHED, at_ms)
         self._change(
             opened,
+            Reached(Step.FINISHED, at_ms),
             finished_ms=at_ms,
             status=status,
             rows_returned=opened.rows,
@@ -255,16 +256,14 @@ class HistoryCore:
         if opened is not None and opened.id == execution_id:
             opened.id = None
 
-    def _change(self, opened: Open, **fields: object) -> None:
+    def _change(self, opened: Open, reached: Reached, **fields: object) -> None:
+        """Notes a step, and what has become known with it."""
         if opened.id is not None:
-            changed = replace(self._statements[opened.id], **fields)  # type: ignore[arg-type]
+            before = self._statements[opened.id]
+            steps = (*before.steps, reached)
+            changed = replace(before, steps=steps, **fields)  # type: ignore[arg-type]
             self._statements[opened.id] = changed
             self._changed[opened.id] = None
-
-    def _reached(self, opened: Open, step: Step, at_ms: int) -> None:
-        if opened.id is not None:
-            steps = self._statements[opened.id].steps
-            self._change(opened, steps=(*steps, Reached(step, at_ms)))
 
     # What is stored
 
