@@ -31,7 +31,14 @@ from slackwater.adapter.history.texts import shown, without_values
 from slackwater.persist.blobs import LocalBlobs
 from slackwater.repr.errors import SlackwaterError, user_error
 
-BROKEN = gzip.compress(bytes(range(256)))[:40] + b"x" * 200
+PACKED = gzip.compress(bytes(range(256)))
+DAMAGED = {
+    "empty": b"",
+    "of another kind": b"no gzip",
+    "broken": PACKED[:40] + b"x" * 200,
+    "cut": PACKED[:30],
+    "of another version": gzip.compress(b'{"kind": "later"}\nx\n[]'),
+}
 ODD = "<b>\"`'x" + "y" * 200
 
 
@@ -267,9 +274,7 @@ def test_files_that_are_not_needed_go(tmp_path):
     assert names(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "damage", [b"", b"no gzip", BROKEN, BROKEN[:30], gzip.compress(b'{"kind": "later"}\nx\n[]')]
-)
+@pytest.mark.parametrize("damage", DAMAGED.values(), ids=DAMAGED.keys())
 def test_a_file_that_is_damaged_or_of_another_version_costs_itself_alone(tmp_path, damage):
     files_of(tmp_path).write(core_with(2).take_changed(10**6))
     (tmp_path / "history" / f"x{suffix(0, FilePlace(1, 9))}").write_bytes(damage)
