@@ -6,6 +6,7 @@ import gzip
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 from tests.support.waiting import wait_until
@@ -294,14 +295,15 @@ def test_levels():
     assert named("file:///a/b.parquet") is None
 
 
-class Broken:
-    """A store without room."""
+class Full:
+    """A store without room, as long as it is full."""
 
     def __init__(self, blobs):
-        self.blobs, self.is_broken = blobs, True
+        self.blobs, self.is_full, self.refused = blobs, True, 0
 
     def put(self, *given):
-        if self.is_broken:
+        if self.is_full:
+            self.refused += 1
             raise user_error("SLACKWATER_NO_SPACE", what="a data file", path="there")
         return self.blobs.put(*given)
 
@@ -309,16 +311,18 @@ class Broken:
         return getattr(self.blobs, name)
 
 
-def test_a_full_disk_costs_only_what_a_crash_would(tmp_path, capsys):
-    blobs = Broken(LocalBlobs(tmp_path))
+def test_a_full_disk_costs_only_what_a_crash_would(tmp_path):
+    blobs = Full(LocalBlobs(tmp_path))
     history = History(blobs, 1, lambda: 1000)
     history.connected("a/1", None, "me")
-    history.start()
-    wait_until(lambda: "the history is not stored" in capsys.readouterr().out or history._failing)
-    assert [each.session_id for each in history.sessions()] == ["a/1"]
-    blobs.is_broken = False
-    wait_until(lambda: (tmp_path / "history").exists() and names(tmp_path))
-    history.stop()
+    with capture_logs() as lines:
+        history.start()
+        wait_until(lambda: blobs.refused >= 2)
+        assert [each.session_id for each in history.sessions()] == ["a/1"]
+        blobs.is_full = False
+        wait_until(lambda: (tmp_path / "history").exists() and names(tmp_path))
+        history.stop()
+    assert [line["event"] for line in lines] == ["the history is not stored"]
     assert len(files_of(tmp_path, 2).recovered(10, 0, 0)) == 1
 
 
