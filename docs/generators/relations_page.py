@@ -108,6 +108,16 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_secrets": "The names of secrets; nothing shows their values.",
     "mz_connections": "The connections to other systems.",
     "mz_kafka_connections": "The connections to Kafka.",
+    "mz_recent_activity_log": (
+        "What was run in the last 24 hours, at most 10 000 statements, of all applications and also"
+        " under leaders before. `sql` lacks secrets, `redacted_sql` every literal;"
+        " [what is in it](tasks/see_what_was_run.md)."
+    ),
+    "mz_statement_lifecycle_history": (
+        "When each of these statements reached each of its steps; `statement_id` is its"
+        " `execution_id`."
+    ),
+    "mz_session_history": "The sessions of the last 24 hours, at most 10 000.",
     "mz_ssh_tunnel_connections": (
         "The public keys of SSH tunnels: the servers of tunnels let in who has one of them."
     ),

@@ -63,6 +63,7 @@ from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
 from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.external.tunnels import Tunnels
+from slackwater.adapter.history.recorder import History
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
 from slackwater.adapter.reading.followed import FollowedQueries
 from slackwater.adapter.reading.health import Health
@@ -167,6 +168,7 @@ class _Base:
     timeline: Timeline
     steady_ms: SteadyClock
     sessions: Sessions
+    history: History
     planner: Planner
     dataflows: Dataflows
     committer: GroupCommitter
@@ -271,6 +273,7 @@ def open_coordinator(given: Given) -> Coordinator:
             relations=base.relations,
             timeline=base.timeline,
             sessions=base.sessions,
+            history=base.history,
             committer=base.committer,
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
@@ -301,6 +304,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
     tables = rooms.definitions.tables
     return Performers(
         base.sessions,
+        base.history,
         rooms.reads,
         Peeks(base.relations, base.dataflows, base.stashed),
         rooms.writes,
@@ -319,6 +323,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         connectors.changefeed_sources,
         base.parameters,
         connectors.postgres,
+        base.history,
     )
     return SystemTables(base.relations, base.timeline, running)
 
@@ -372,6 +377,7 @@ def _base(given: Given) -> _Base:
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
+    history = History(given.blobs, given.epoch, given.clock)
     planner = Planner(given.spark)
     stashed = StashedRows(given.blobs, given.epoch)
     compute = Compute(
@@ -411,6 +417,7 @@ def _base(given: Given) -> _Base:
     configured += [
         persist_configured(persist),
         sessions.configure,
+        history.configure,
         committer.configure,
         collections.configure,
     ]
@@ -420,6 +427,7 @@ def _base(given: Given) -> _Base:
         timeline,
         steady_ms,
         sessions,
+        history,
         planner,
         dataflows,
         committer,

@@ -19,6 +19,8 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.dispatch import Definitions
 from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
+from slackwater.adapter.history.events import Bound, Done, Failure, Key, Said, Wrote
+from slackwater.adapter.history.recorder import CallHistory, History
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
@@ -30,8 +32,10 @@ from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
 from slackwater.adapter.writing.writes import Writes
 from slackwater.compute.engine import Engine
+from slackwater.persist.leadership import Fenced
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
+from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 
 START_POLL_S = 0.2
@@ -64,10 +68,28 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Told(Generic[Answer]):
+    """A call, as the history of statements is told of it.
+
+    `result` is what an answer means for its statement. Without it, the call is told of only when it
+    fails, which ends the statement; of one that is a part of another one, not even then. The text
+    is the request's own, or what the caller says.
+    """
+
+    result: Callable[[Answer], Bound | Wrote | Done] | None = None
+    text: str | None = None
+    kind: str | None = None
+    writes: bool = False
+    planned_ms: int | None = None
+    is_part: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Performers:
-    """The parts that answer the calls."""
+    """The parts that answer the calls, and the history, which is told of them."""
 
     sessions: Sessions
+    history: History
     reads: Reads
     peeks: Peeks
     writes: Writes
@@ -91,6 +113,7 @@ class Calls:
         self._timeline = timeline
         self._engine = engine
         self._sessions = performers.sessions
+        self._history = performers.history
         self._reads = performers.reads
         self._peeks = performers.peeks
         self._writes = performers.writes
@@ -164,12 +187,14 @@ class Calls:
         No block takes it.
         """
 
+        told: Told[Defined] = Told(lambda _: Done(), kind=statement.lower().replace(" ", "_"))
+
         def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
             def action(execution: Execution) -> Defined:
                 check_outside_block(execution.session.transaction, statement)
                 return define(execution, asked)
 
-            return answer(self._running(caller, action))
+            return answer(self._running(caller, action, told))
 
         return run
 
@@ -189,9 +214,11 @@ class Calls:
 
     def _session(self, caller: Caller) -> Session:
         session = self._sessions.get(caller.session_id)
-        session.used_ms = self._timeline.now()
+        is_new, session.used_ms = session.used_ms == 0, self._timeline.now()
         if caller.context is not None:
             session.user = caller.context.user
+        if is_new and not caller.internal:
+            self._history.connected(session.session_id, caller.application, session.user)
         return session
 
     def end_session(self, session_id: str) -> None:
@@ -204,6 +231,7 @@ class Calls:
             self._reads.release_block(session)
             for hold in list(session.holds):
                 self._reads.release(hold)
+            self._history.disconnected(session_id)
 
     def _close_session(self, caller: Caller, _: protocol.CloseSession) -> Mapping[str, Any]:
         self.end_session(caller.session_id)
@@ -227,52 +255,90 @@ class Calls:
         told = (each.cancellation.waits_for() for each in own)
         return {"waits_for": next(filter(None, told), None)}
 
-    def _running(self, caller: Caller, action: Callable[[Execution], Answer]) -> Answer:
+    def _running(
+        self,
+        caller: Caller,
+        action: Callable[[Execution], Answer],
+        told: Told[Answer],
+    ) -> Answer:
         """Runs a statement's call so that it can be cancelled and can fail a transaction.
 
         It has the time that the session's statement_timeout gives, counted from now. Lines of the
-        log that are written meanwhile have the session and the statement.
+        log that are written meanwhile have the session and the statement, and the history is told
+        of it, unless the coordinator itself makes the call.
         """
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
         cancellation = Cancellation(timeout_ms, self._timeline.monotonic)
         session.running[caller.call] = RunningCall(caller.call, caller.execution, cancellation)
         block = session.blocks
+        result = None if caller.internal else told.result
+        begun = None if result is None else self._told(session, caller, told)
         try:
             while not self._started.wait(START_POLL_S):
                 cancellation.check_deadline("the coordinator started")
             with (
                 structlog.contextvars.bound_contextvars(
-                    session=caller.session, statement=caller.execution
+                    session=caller.session, statement=caller.statement
                 ),
                 self._engine.ended_by(cancellation),
             ):
-                return action(Execution(session, caller.where, cancellation))
-        except Exception:
+                answer = action(Execution(session, caller.where, cancellation))
+        except Exception as error:
             # Whatever ends a statement of a block ends the block; the caller is told what it was.
             session.fail(block)
+            if not (caller.internal or told.is_part):
+                begun = begun or self._told(session, caller, told)
+                begun.ended(_failure(error), cancellation)
             raise
         finally:
             session.running.pop(caller.call, None)
+        if begun is not None and result is not None:
+            begun.ended(result(answer), cancellation)
+        return answer
+
+    def _told(self, session: Session, caller: Caller, told: Told[Any]) -> CallHistory:
+        """Tells the history that the call begins."""
+        said = Said(
+            told.text or caller.sql,
+            told.kind,
+            told.writes,
+            caller.application,
+            session.user,
+            session.variable("cluster"),
+            session.variable("transaction_isolation"),
+            float(session.variable("statement_logging_sample_rate")),
+            told.planned_ms,
+        )
+        return self._history.call(Key(session.session_id, caller.statement), said)
 
     # Statements
 
     def _plan(self, caller: Caller, asked: protocol.Plan) -> Mapping[str, Any]:
-        desc = self._running(caller, lambda execution: self._statements.plan(execution, asked.text))
+        told: Told[RelationDesc | None] = Told(text=asked.text)
+        desc = self._running(
+            caller, lambda execution: self._statements.plan(execution, asked.text), told
+        )
         if desc is None:
             return {"kind": "spark"}
-        return {"kind": "command", "schema": desc.to_json()}
+        return {"kind": "command", "schema": desc.to_json(), "planned_at": self._timeline.now()}
 
     def _execute(self, caller: Caller, asked: protocol.Execute) -> Rows:
-        def action(execution: Execution) -> Rows:
+        def action(execution: Execution) -> tuple[Rows, int | None]:
             result = self._statements.execute(execution, asked.text, asked.write_id)
-            return Rows(result.to_ipc(), tuple(execution.session.take_notices()))
+            count = result.table.num_rows if result.desc.columns else None
+            return Rows(result.to_ipc(), tuple(execution.session.take_notices())), count
 
-        return self._running(caller, action)
+        told: Told[tuple[Rows, int | None]] = Told(
+            lambda answer: Done(answer[1]), asked.text, planned_ms=asked.planned_at
+        )
+        return self._running(caller, action, told)[0]
 
     def _bind(self, caller: Caller, asked: protocol.Bind) -> Mapping[str, Any]:
         def action(execution: Execution) -> Mapping[str, Any]:
             session = execution.session
+            # The history knows of this bind by now: a statement that binds again goes on.
+            self._tell_of_ends(asked.released, asked.ended)
             # A cursor's query reads at the time of the cursor, and nobody has named that.
             if not caller.internal:
                 self._reads.refuse_past(asked)
@@ -291,7 +357,11 @@ class Calls:
             }
 
         self._end_holds(asked.released)
-        return self._running(caller, action)
+        told: Told[Mapping[str, Any]] = Told(
+            lambda answer: Bound(answer["timestamp"], answer["hold"]),
+            writes=bool(asked.write_targets),
+        )
+        return self._running(caller, action, told)
 
     def _peek(self, caller: Caller, asked: protocol.Peek) -> Mapping[str, Any]:
         """The rows of the keys, if the index has them and they are few enough."""
@@ -305,7 +375,7 @@ class Calls:
                 case None:
                     return {"rows": None, "file": None, "upper": None}
 
-        return self._running(caller, action)
+        return self._running(caller, action, Told(is_part=True))
 
     def _scanned(self, caller: Caller, asked: protocol.Scanned) -> Mapping[str, Any]:
         session = self._session(caller)
@@ -315,7 +385,16 @@ class Calls:
 
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:
         self._end_holds(asked.holds)
+        self._tell_of_ends(asked.holds, asked.ended)
         return {}
+
+    def _tell_of_ends(self, holds: Sequence[str], ended: Sequence[protocol.EndedRead]) -> None:
+        """Tells the history of the statements that read under the holds, as far as Spark says."""
+        said = {each.hold: each for each in ended}
+        for hold in holds:
+            each = said.get(hold) or protocol.EndedRead(hold)
+            failure = None if each.condition is None else Failure(each.condition, each.message)
+            self._history.released(hold, each.ago_ms, each.rows, failure)
 
     def _end_holds(self, holds: Sequence[str]) -> None:
         for hold in holds:
@@ -332,7 +411,10 @@ class Calls:
                 return self._writes.write(execution.session, asked, execution.cancellation)
             return self._staged.write(execution, asked)
 
-        done = self._running(caller, action)
+        told: Told[WriteResult] = Told(
+            lambda done: Wrote(done.timestamp, done.inserted + done.deleted), writes=True
+        )
+        done = self._running(caller, action, told)
         return {
             "timestamp": done.timestamp,
             "inserted": done.inserted,
@@ -406,13 +488,24 @@ class Calls:
         return object_json(item)
 
     def _stage_table(self, caller: Caller, asked: protocol.StageTable) -> Mapping[str, Any]:
-        target = self._running(caller, lambda execution: self._staged.stage(execution, asked))
+        kind = asked.statement.lower().replace(" ", "_")
+        target = self._running(
+            caller,
+            lambda execution: self._staged.stage(execution, asked),
+            Told(kind=kind, writes=True),
+        )
         return {
             "id": target.id,
             "replaces": target.replaces,
             "shard": target.shard,
             "schema": json.loads(target.schema.to_json()),
         }
+
+
+def _failure(error: Exception) -> Failure:
+    if isinstance(error, SlackwaterError):
+        return Failure(error.condition, error.message)
+    return Failure("SLACKWATER_FENCED" if isinstance(error, Fenced) else "SLACKWATER_INTERNAL")
 
 
 def _dropped(dropped: bool) -> Mapping[str, Any]:

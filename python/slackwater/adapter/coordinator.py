@@ -19,6 +19,7 @@ from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.schedules import ClusterSchedules
 from slackwater.adapter.external.tunnels import Tunnels
+from slackwater.adapter.history.recorder import History
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
@@ -61,6 +62,7 @@ class Parts:
     relations: Relations
     timeline: Timeline
     sessions: Sessions
+    history: History
     committer: GroupCommitter
     compute: Compute
     ingestion: IngestionRunner
@@ -112,6 +114,7 @@ class Coordinator:
         with self.parts.relations.catalog.lock:
             self.parts.implications.start_all()
         self.parts.maintenance.start()
+        self.parts.history.start()
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
         threading.Thread(target=self._keep_to_schedules, name="schedules", daemon=True).start()
@@ -128,6 +131,7 @@ class Coordinator:
         self.parts.tunnels.close()
         self.parts.compute.close()
         self.parts.committer.stop()
+        self.parts.history.stop()
 
     def metrics(self) -> bytes:
         """The metrics now, as Prometheus reads them."""

@@ -34,7 +34,8 @@ class Caller:
 
     `call` names this call alone, `execution` the statement that it belongs to. `transaction` is
     ``open`` when the session is inside a block, as far as the shim knows. `internal`: a statement
-    or tick of the coordinator's own waits for the call.
+    or tick of the coordinator's own waits for the call. `application` is the name of the Spark
+    application, and `sql` the text of a statement of Spark's, if it has one.
     """
 
     session: str | None = None
@@ -43,6 +44,13 @@ class Caller:
     transaction: Literal["open"] | None = None
     internal: bool = False
     call: str = field(default_factory=_new_call)
+    application: str | None = None
+    sql: str | None = None
+
+    @property
+    def statement(self) -> str:
+        """The name of the statement, on lines of the log too; of one that has none, of the call."""
+        return self.execution or self.call
 
     @property
     def session_id(self) -> str:
@@ -90,10 +98,14 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Execute:
-    """Executes a statement. `write_id` is the client's name for a COMMIT."""
+    """Executes a statement. `write_id` is the client's name for a COMMIT.
+
+    `planned_at` is what the answer to its plan said.
+    """
 
     text: str
     write_id: str | None = None
+    planned_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +118,26 @@ class RelationRead:
 
 
 @dataclass(frozen=True, slots=True)
+class EndedRead:
+    """The end of the reads under a hold in Spark, `ago_ms` before the call was sent.
+
+    `rows` is how many it brought to the driver, if somebody has counted them; `condition` and
+    `message` are of the error with which it failed.
+    """
+
+    hold: str
+    ago_ms: int = 0
+    rows: int | None = None
+    condition: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Bind:
     """The relations of a query. `as_of` is for those that state no time of their own.
 
-    `released` are holds of other statements that have ended, released before anything else. `views`
-    are the plain views that were expanded in the query.
+    `released` are holds of other statements that have ended, released before anything else, and
+    `ended` says how some of these did. `views` are the plain views that were expanded in the query.
     """
 
     relations: tuple[RelationRead, ...] = ()
@@ -118,6 +145,7 @@ class Bind:
     write_targets: tuple[GlobalId, ...] = ()
     released: tuple[str, ...] = ()
     views: tuple[GlobalId, ...] = ()
+    ended: tuple[EndedRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +209,10 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Releases holds. Unknown ones are ignored."""
+    """Releases holds. Unknown ones are ignored. `ended` says how reads under some of them did."""
 
     holds: tuple[str, ...] = ()
+    ended: tuple[EndedRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from slackwater.repr.relation import JsonType, RelationDesc
 Body = Mapping[str, Any]
 Request = TypeVar("Request")
 
-_CALLER = frozenset({"session", "context", "execution", "transaction", "internal", "call"})
+_CALLER = frozenset(field.name for field in fields(protocol.Caller))
 _STAGED = frozenset({"mode", *(field.name for field in fields(protocol.NewTable))})
 _CHANGES: Mapping[str, type[Any]] = {
     "add_column": protocol.AddColumn,

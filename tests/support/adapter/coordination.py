@@ -134,6 +134,7 @@ class Place:
         self.env.compute.validate()
         self.env.storage.validate()
         self.env.persist.transactions.validate()
+        self.env.history.validate()
         assert self.fatal == []
 
     def restart(self) -> None:

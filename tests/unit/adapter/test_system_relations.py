@@ -33,6 +33,14 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
+from slackwater.adapter.history.records import (
+    Reached,
+    SessionBegan,
+    ShownText,
+    Statement,
+    Status,
+    Step,
+)
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
@@ -195,6 +203,18 @@ def snapshot():
         ),
         audit_events=(AuditEvent(1, "create", "table", "{}", None, 1000),),
         parameters=(ParameterEntry("statement_timeout", "1 ms", "2 ms", "file", "How long"),),
+        statements=(
+            Statement(
+                "e",
+                "app/1",
+                "7",
+                1000,
+                ShownText("select", "SELECT 1", "abc"),
+                status=Status.SUCCESS,
+                steps=(Reached(Step.BEGAN, 1000),),
+            ),
+        ),
+        past_sessions=(SessionBegan("app/1", 900, "reports", "me"),),
         webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
         partitions=(
             PartitionEntry(
@@ -271,7 +291,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_webhook_sources mz_hydration_progress mz_changefeed_partitions
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
-        mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections"""
+        mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
+        mz_recent_activity_log mz_statement_lifecycle_history mz_session_history"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -324,6 +345,16 @@ def test_replicas_and_what_they_are_asked(snapshot):
     assert rows("mz_active_peeks", snapshot) == [
         {"id": "7", "object_id": "u16", "type": "index", "time": 2000}
     ]
+
+
+def test_what_was_run(snapshot):
+    (row,) = rows("mz_recent_activity_log", snapshot)
+    assert (row["sql"], row["redacted_sql"]) == ("SELECT 1", "SELECT '<REDACTED>'")
+    assert (row["initial_application_name"], row["finished_status"]) == ("reports", "success")
+    assert row["connected_at"] == EPOCH + timedelta(milliseconds=900)
+    # One whose session is forgotten already.
+    (row,) = rows("mz_recent_activity_log", replace(snapshot, past_sessions=()))
+    assert (row["connected_at"], row["session_id"]) == (None, "app/1")
 
 
 def test_usage_of_shards(snapshot):

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, SchemaEntry
-from slackwater.adapter.system import activity, objects
+from slackwater.adapter.system import activity, objects, past
 from slackwater.adapter.system.objects import SystemRow
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.repr.ids import GlobalId, system_id
@@ -28,6 +28,7 @@ _TYPES = {
     "text": '"string"',
     "long": '"long"',
     "bool": '"boolean"',
+    "double": '"double"',
     "time": '"timestamp"',
     "texts": _TEXTS,
 }
@@ -421,6 +422,29 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "mz_ssh_tunnel_connections",
         "id! public_key_1! public_key_2!",
         objects.ssh_tunnel_connections,
+    ),
+    (
+        "mz_internal",
+        "mz_recent_activity_log",
+        "execution_id! sample_rate:double! cluster_name application_name transaction_isolation"
+        " execution_timestamp:long prepared_at:time began_at:time! finished_at:time"
+        " finished_status condition error_message rows_returned:long rows_written:long"
+        " waited_ms:long! sql_hash session_id! statement_type! throttled_count:long!"
+        " connected_at:time initial_application_name authenticated_user! sql redacted_sql"
+        " statement! spark_execution_id:long",
+        past.activity_log,
+    ),
+    (
+        "mz_internal",
+        "mz_statement_lifecycle_history",
+        "statement_id! event_type! occurred_at:time!",
+        past.lifecycle,
+    ),
+    (
+        "mz_internal",
+        "mz_session_history",
+        "session_id! connected_at:time! initial_application_name authenticated_user!",
+        past.sessions,
     ),
 )
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.history.recorder import History
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
@@ -34,6 +35,8 @@ _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
 _RUNNING = frozenset({"mz_source_statistics", "mz_sink_statistics"})
 _WITH_REPLICAS = frozenset({"mz_cluster_replica_statuses", "mz_cluster_replica_metrics"})
 _WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes", "mz_cluster_replica_metrics"})
+_WITH_STATEMENTS = frozenset({"mz_recent_activity_log", "mz_statement_lifecycle_history"})
+_WITH_PAST_SESSIONS = frozenset({"mz_recent_activity_log", "mz_session_history"})
 _WITH_USAGE = frozenset({"mz_recent_storage_usage", "mz_shard_usage"})
 
 
@@ -48,6 +51,7 @@ class RunningParts:
     changefeeds: ChangefeedSources
     parameters: SystemParameters
     postgres: PostgresSources
+    history: History
 
 
 class SystemTables:
@@ -63,6 +67,7 @@ class SystemTables:
         self._changefeeds = running.changefeeds
         self._parameters = running.parameters
         self._postgres = running.postgres
+        self._history = running.history
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -132,6 +137,8 @@ class SystemTables:
             if "mz_changefeed_partitions" in names
             else (),
             parameters=self._parameters.entries(),
+            statements=self._history.statements() if names & _WITH_STATEMENTS else (),
+            past_sessions=self._history.sessions() if names & _WITH_PAST_SESSIONS else (),
         )
 
     def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:

@@ -35,6 +35,8 @@ class Cancellation:
         self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
         self._token = CancellationToken()
         self._waits_for: Callable[[], str] | None = None
+        self.waited_s = 0.0
+        self._waited_until: float | None = None
 
     @contextmanager
     def waiting(self, for_what: Callable[[], str]) -> Iterator[None]:
@@ -49,6 +51,15 @@ class Cancellation:
         """A sentence on what the statement waits for now; None: it waits for nothing."""
         told = self._waits_for
         return None if told is None else told()
+
+    def waited(self, seconds: float) -> None:
+        """Notes that the statement has waited for a frontier for so long, and up to now."""
+        self.waited_s += seconds
+        self._waited_until = self._monotonic()
+
+    def since_waited_s(self) -> float:
+        """Seconds since the statement waited last; 0 if it has not waited."""
+        return 0.0 if self._waited_until is None else self._monotonic() - self._waited_until
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""
@@ -145,12 +156,19 @@ class FrontierWatch:
         `reached` is called with the condition's lock held and must be quick. Raises what `reached`
         raises, and SLACKWATER_CANCELED.
         """
-        deadline = self._monotonic() + timeout_s
-        with cancellation.on_cancel(self.signal), self._moved:
-            while not reached():
-                cancellation.check()
-                left = deadline - self._monotonic()
-                if left <= 0:
-                    return False
-                self._moved.wait(min(left, _LOOK_S))
-        return True
+        began = self._monotonic()
+        deadline = began + timeout_s
+        has_waited = False
+        try:
+            with cancellation.on_cancel(self.signal), self._moved:
+                while not reached():
+                    cancellation.check()
+                    left = deadline - self._monotonic()
+                    if left <= 0:
+                        return False
+                    has_waited = True
+                    self._moved.wait(min(left, _LOOK_S))
+            return True
+        finally:
+            if has_waited:
+                cancellation.waited(self._monotonic() - began)

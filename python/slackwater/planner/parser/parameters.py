@@ -169,6 +169,13 @@ PARAMETERS: Mapping[str, Parameter] = {
             (MINUTE_MS, DAY_MS),
             "How long replaced files stay, for readers that are not known to the coordinator",
         ),
+        _of_sessions("statement_logging_sample_rate"),
+        _size(
+            "statement_logging_target_data_rate",
+            MB,
+            (KB, GB),
+            "How many bytes of statements a second the history takes; it leaves out what is more",
+        ),
         _of_sessions("statement_timeout"),
         _of_sessions("transaction_isolation"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from slackwater.planner.parser.tokens import Kind, Token, tokenize
@@ -16,9 +17,14 @@ def redacted(text: str) -> str:
 
     Sizes in types are numbers, too, so what this gives need not be a statement.
     """
+    return without_literals(text, tokenize(text))
+
+
+def without_literals(text: str, tokens: Sequence[Token]) -> str:
+    """As `redacted`, of a text whose tokens are known."""
     shown: list[str] = []
     behind = 0
-    for token in tokenize(text):
+    for token in tokens:
         if token.start > behind and shown:
             shown.append(" ")
         behind = max(behind, token.end)

@@ -77,6 +77,16 @@ def _timeout(text: str) -> Assigned:
     return Assigned(canonical_duration(text))
 
 
+def _rate(text: str) -> Assigned:
+    """A number from 0 to 1."""
+    number = text.strip()
+    if re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,20})?(e-[0-9]{1,2})?", number) is None:
+        raise ValueError("it is a number from 0 to 1, such as 0.1")
+    if float(number) > 1:
+        raise ValueError("it goes from 0 to 1")
+    return Assigned(str(float(number)))
+
+
 _UNITS = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3}
 
 
@@ -130,6 +140,12 @@ VARIABLES: Mapping[str, SessionVariable] = {
         ),
         SessionVariable("mz_version", "", _fixed, "The version of Slackwater", read_only=True),
         SessionVariable(
+            "statement_logging_sample_rate",
+            "1.0",
+            _rate,
+            "The part of statements that the history keeps; at most that of the system",
+        ),
+        SessionVariable(
             "statement_timeout",
             "60000 ms",
             _timeout,
@@ -165,7 +181,6 @@ KNOWN_NAMES: frozenset[str] = frozenset(VARIABLES) | frozenset(
         "emit_introspection_query_notice",
         "auto_route_catalog_queries",
         "enable_session_rbac_checks",
-        "statement_logging_sample_rate",
         "welcome_message",
         "is_superuser",
         "max_identifier_length",

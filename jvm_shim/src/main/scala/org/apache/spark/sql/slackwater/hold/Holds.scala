@@ -8,11 +8,14 @@ import java.util.concurrent.{
   LinkedBlockingQueue,
   TimeUnit
 }
-import java.util.concurrent.atomic.AtomicBoolean
+import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
+import com.fasterxml.jackson.databind.node.ObjectNode
+
+import org.apache.spark.SparkThrowable
 import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.classic.SparkSession
@@ -33,7 +36,8 @@ private[slackwater] final class Hold(
   private val ended = new HoldEnd
 
   /** Asks for the release, which comes a little later; does nothing when it is over already. */
-  def release(): Unit = ended.once(Holds.enqueue(coordinator, session, name))
+  def release(outcome: Outcome = Outcome.unknown): Unit =
+    ended.once(Holds.enqueue(coordinator, session, name, outcome))
 
   /** A write took the hold with it. */
   def consumed(): Unit = ended.once(())
@@ -44,7 +48,7 @@ private[slackwater] final class Hold(
   /** What is done when nothing refers to the hold any more. It must not reach the hold. */
   private[hold] def whenCollected: Runnable = {
     val (to, in, named, once) = (coordinator, session, name, ended)
-    () => once.once(Holds.enqueue(to, in, named))
+    () => once.once(Holds.enqueue(to, in, named, Outcome.unknown))
   }
 }
 
@@ -65,12 +69,71 @@ private[slackwater] object Hold {
   case object WhenCollected extends End
 }
 
-private final case class Released(coordinator: Coordinator, session: String, name: String)
+/** How what read under a hold ended: with how many rows in the driver, if anybody has counted them,
+  * and with which failure.
+  */
+private[slackwater] final case class Outcome(rows: Option[Long], failure: Option[Throwable]) {
+  import Outcome._
+
+  /** As the protocol has it. */
+  def describe(node: ObjectNode): Unit = {
+    rows.foreach(count => node.put("rows", count))
+    failure.foreach { error =>
+      val stated = causes(error).collectFirst {
+        case known: Throwable with SparkThrowable if known.getCondition != null => known
+      }
+      val said = stated.getOrElse(causes(error).last)
+      node.put("condition", stated.fold(said.getClass.getSimpleName)(_.getCondition))
+      Option(said.getMessage).foreach { text =>
+        node.put("message", text.linesIterator.nextOption().getOrElse("").take(most))
+      }
+    }
+  }
+}
+
+private[slackwater] object Outcome {
+  val unknown: Outcome = Outcome(None, None)
+  def failed(error: Throwable): Outcome = Outcome(None, Some(error))
+
+  /** So much of a message is told. */
+  private val most = 2000
+
+  private def causes(error: Throwable): Seq[Throwable] =
+    Iterator.iterate(error)(_.getCause).takeWhile(_ != null).take(20).toSeq
+}
+
+private[slackwater] final case class Released(
+    coordinator: Coordinator,
+    session: String,
+    name: String,
+    outcome: Outcome,
+    endedNs: Long
+)
+
+/** What reads within one SQL execution, and how many rows it has brought to the driver. */
+private final class RunningReads {
+  private val holds = new ConcurrentLinkedQueue[WeakReference[Hold]]()
+  private val counted = new AtomicLong(-1)
+
+  def add(hold: Hold): Unit = { val _ = holds.add(new WeakReference(hold)) }
+
+  def returned(rows: Long): Unit = {
+    val _ = counted.updateAndGet(before => math.max(before, 0) + rows)
+  }
+
+  def end(failure: Option[Throwable]): Unit = {
+    val outcome = Outcome(Some(counted.get).filter(_ >= 0), failure)
+    // The rows are those of the execution, whatever it reads under.
+    holds.asScala.flatMap(hold => Option(hold.get)).zipWithIndex.foreach { case (hold, index) =>
+      hold.release(if (index == 0) outcome else outcome.copy(rows = None))
+    }
+  }
+}
 
 /** Releases holds when what reads under them has ended. */
 private[slackwater] object Holds extends Logging {
   private val cleaner = Cleaner.create()
-  private val running = new ConcurrentHashMap[Long, java.util.Queue[WeakReference[Hold]]]()
+  private val running = new ConcurrentHashMap[Long, RunningReads]()
   private val listening = java.util.Collections.newSetFromMap(
     new ConcurrentHashMap[String, java.lang.Boolean]()
   )
@@ -103,14 +166,17 @@ private[slackwater] object Holds extends Logging {
     releaseWhenCollected(hold)
     running.compute(
       id,
-      (_, queue) => {
-        val holds =
-          if (queue == null) new ConcurrentLinkedQueue[WeakReference[Hold]]() else queue
-        holds.add(new WeakReference(hold))
-        holds
+      (_, known) => {
+        val reads = if (known == null) new RunningReads else known
+        reads.add(hold)
+        reads
       }
     )
   }
+
+  /** Notes that the thread's SQL execution has brought so many rows to the driver. */
+  def returned(session: SparkSession, rows: Int): Unit =
+    executionOf(session).flatMap(id => Option(running.get(id))).foreach(_.returned(rows.toLong))
 
   private def listen(session: SparkSession): Unit = {
     val context = session.sparkContext
@@ -120,10 +186,10 @@ private[slackwater] object Holds extends Logging {
   private object Ends extends SparkListener {
     override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
       case end: SparkListenerSQLExecutionEnd =>
-        val holds = running.remove(end.executionId)
-        if (holds != null) {
+        val reads = running.remove(end.executionId)
+        if (reads != null) {
           val pulled = end.executionName.forall(lazyActions.contains)
-          if (!pulled) holds.forEach(hold => Option(hold.get).foreach(_.release()))
+          if (!pulled) reads.end(end.executionFailure)
         }
       case _ =>
     }
@@ -134,8 +200,13 @@ private[slackwater] object Holds extends Logging {
     val _ = cleaner.register(hold, hold.whenCollected)
   }
 
-  private[hold] def enqueue(coordinator: Coordinator, session: String, name: String): Unit = {
-    waiting.add(Released(coordinator, session, name))
+  private[hold] def enqueue(
+      coordinator: Coordinator,
+      session: String,
+      name: String,
+      outcome: Outcome
+  ): Unit = {
+    waiting.add(Released(coordinator, session, name, outcome, System.nanoTime))
     sendLater()
   }
 
@@ -144,17 +215,30 @@ private[slackwater] object Holds extends Logging {
       val _ = sender.schedule((() => send()): Runnable, lingerMs, TimeUnit.MILLISECONDS)
     }
 
-  /** Runs `body`, a call of the coordinator, with the names of the holds there that have ended, which
-    * the call releases. If it fails, they are released later.
+  /** Runs `body`, a call of the coordinator, with the holds there that have ended, which the call
+    * releases. If it fails, they are released later.
     */
-  def releasing[A](coordinator: Coordinator)(body: Seq[String] => A): A = {
+  def releasing[A](coordinator: Coordinator)(body: Seq[Released] => A): A = {
     val (ours, others) = drained().partition(_.coordinator eq coordinator)
     again(others)
-    try body(ours.map(_.name))
+    try body(ours)
     catch {
       case error: Throwable =>
         again(ours)
         throw error
+    }
+  }
+
+  /** Puts the names of holds that have ended into a request, and how what read under them ended. */
+  def describe(released: Seq[Released], body: ObjectNode, field: String): Unit = {
+    val names = body.putArray(field)
+    released.foreach(hold => names.add(hold.name))
+    val now = System.nanoTime
+    val ended = body.putArray("ended")
+    released.foreach { hold =>
+      val node = ended.addObject().put("hold", hold.name)
+      node.put("ago_ms", (now - hold.endedNs) / 1000000)
+      hold.outcome.describe(node)
     }
   }
 
@@ -175,8 +259,7 @@ private[slackwater] object Holds extends Logging {
     drained().groupBy(hold => (hold.coordinator, hold.session)).foreach {
       case ((coordinator, session), holds) =>
         val body = Json.obj().put("session", session)
-        val names = body.putArray("holds")
-        holds.foreach(hold => names.add(hold.name))
+        describe(holds, body, "holds")
         try coordinator.call("/v1/release", body)
         catch {
           // The lease ends it later.

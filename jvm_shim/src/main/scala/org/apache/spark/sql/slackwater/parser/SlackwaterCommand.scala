@@ -5,7 +5,12 @@ import java.util.UUID
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.slackwater.lexer.{Lexer, TokenKind}
-import org.apache.spark.sql.slackwater.process.{Notices, SessionFunctions, SparkSessions}
+import org.apache.spark.sql.slackwater.process.{
+  Notices,
+  RunningStatement,
+  SessionFunctions,
+  SparkSessions
+}
 import org.apache.spark.sql.{Row, SparkSession}
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 import org.apache.spark.sql.catalyst.expressions.{Attribute, BoundReference, UnsafeProjection}
@@ -23,8 +28,11 @@ case object NoBlockToEnd extends LeafRunnableCommand {
   }
 }
 
-/** A statement that the coordinator runs; `planned` are the columns that it answers with. */
-case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunnableCommand {
+/** A statement that the coordinator runs; `planned` are the columns that it answers with, and it was
+  * planned at `plannedAt`, by the coordinator's clock (ms).
+  */
+case class SlackwaterCommand(text: String, planned: StructType, plannedAt: Long)
+    extends LeafRunnableCommand {
 
   override val output: Seq[Attribute] = toAttributes(planned)
 
@@ -35,7 +43,9 @@ case class SlackwaterCommand(text: String, planned: StructType) extends LeafRunn
       body.withObject("/context").set[ObjectNode]("functions", functions)
     }
     body.put("text", text)
-    body.put("execution", UUID.randomUUID.toString)
+    val number = RunningStatement.execution(session.sparkContext)
+    body.put("execution", number.getOrElse(UUID.randomUUID.toString))
+    body.put("planned_at", plannedAt)
     // By it a COMMIT whose answer was lost can be asked for again.
     body.put("write_id", UUID.randomUUID.toString)
     rows(SparkSessions.coordinator(session).execute(body))

@@ -77,7 +77,8 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
           "Write the value into the statement's text."
         )
       }
-      SlackwaterCommand(substituted, Json.schema(planned.get("schema")))
+      val columns = Json.schema(planned.get("schema"))
+      SlackwaterCommand(substituted, columns, planned.path("planned_at").asLong)
     }
   }
 

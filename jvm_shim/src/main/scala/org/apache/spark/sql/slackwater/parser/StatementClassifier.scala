@@ -270,6 +270,7 @@ object StatementClassifier {
     "server_version",
     "sql_safe_updates",
     "statement_logging_sample_rate",
+    "statement_logging_target_data_rate",
     "statement_timeout",
     "timezone",
     "transaction_isolation",

@@ -214,6 +214,10 @@ final class CoordinatorHandle private (
   ): Answer = if (path == "/v1/bind") bound(at, body)
   else {
     if (named(path)) body.put("execution", UUID.randomUUID.toString)
+    if (statements(path)) {
+      RunningStatement.execution(context).foreach(body.put("execution", _))
+      RunningStatement.describe(context, body)
+    }
     val answer = http.sendAsync(request(at, path, body, None), receiving)
     def awaited(wait: Wait) = wait.until(answer, silence)(refuseSilent(at))
     try {
@@ -506,6 +510,9 @@ object CoordinatorHandle extends Logging {
 
   /** Calls that get a name here, by which they are cancelled. */
   private val named = Set("/v1/write", "/v1/peek") ++ definitions
+
+  /** Calls of Spark's own statements, some of which have others before. */
+  private val statements = Set("/v1/write", "/v1/catalog/stage_table") ++ definitions
 
   /** Calls in which statements wait. */
   private val endable = Set("/v1/plan", "/v1/execute", "/v1/bind") ++ named

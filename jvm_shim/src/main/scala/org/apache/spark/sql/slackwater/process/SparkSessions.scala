@@ -93,6 +93,7 @@ object SparkSessions {
     val body = Json.obj()
     body.put("session", id(session))
     body.set[ObjectNode]("context", context)
+    body.put("application", of(session).sparkContext.appName)
     // Its statement waits for this call, and was admitted already.
     if (isInternal(session)) body.put("internal", true)
     body

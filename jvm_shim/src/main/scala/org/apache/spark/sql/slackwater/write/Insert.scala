@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
-import org.apache.spark.sql.slackwater.hold.{BindScope, Hold}
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Outcome}
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Wire
 import org.apache.spark.sql.slackwater.scan.execution.DriverTask
@@ -44,7 +44,7 @@ private[slackwater] object Insert {
       table.take(rows(Target(table, mode), query.sparkSession, plan, scope.holds))
     } catch {
       case failure: Throwable =>
-        scope.holds.foreach(_.release())
+        scope.holds.foreach(_.release(Outcome.failed(failure)))
         throw failure
     }
   }
@@ -70,6 +70,10 @@ private[slackwater] object Insert {
       written.foreach(_.describe(writes.addObject()))
       targets.head.table.coordinator.call("/v1/write", body)
       hold.foreach(_.consumed())
+    } catch {
+      case failure: Throwable =>
+        scope.holds.foreach(_.release(Outcome.failed(failure)))
+        throw failure
     } finally scope.holds.foreach(_.release())
   }
 

@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.catalog.MetadataColumn
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write._
-import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.hold.{Hold, Holds}
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -66,7 +66,9 @@ private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: O
       val _ = write.commit(hold, parts, sink)
     } finally hold.foreach(_.release())
 
-  override def abort(messages: Array[WriterCommitMessage]): Unit = hold.foreach(_.release())
+  /** The end of the execution says with which failure, and comes just after. */
+  override def abort(messages: Array[WriterCommitMessage]): Unit =
+    if (Holds.executionOf(session).isEmpty) hold.foreach(_.release())
 }
 
 private final class DiffWriterFactory(

@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.slackwater.binding.CallSite
 import org.apache.spark.sql.slackwater.binding.logical.{Statement, StatementBinding}
+import org.apache.spark.sql.slackwater.hold.Holds
 import org.apache.spark.sql.slackwater.scan.execution.{InlineRowsExec, RunsPlan}
 import org.apache.spark.sql.slackwater.shims.Executions
 
@@ -85,11 +86,10 @@ private[slackwater] final case class StatementExec(
 
   private def limited(action: SparkPlan => Array[InternalRow]): Array[InternalRow] = {
     val plan = started()
-    limit.fold(action(plan)) { most =>
-      val rows = most.collect(plan)(action)
-      ScannedRows.tell(plan)
-      rows
-    }
+    val rows = limit.fold(action(plan))(_.collect(plan)(action))
+    Holds.returned(session, rows.length)
+    if (limit.isDefined) ScannedRows.tell(plan)
+    rows
   }
 
   private def renew(): Unit = synchronized {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.binding.logical
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.QueryExecution
-import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
 
 /** What one bind of a query is good for, and how to bind the query again.
   *
@@ -15,6 +15,8 @@ import org.apache.spark.sql.slackwater.hold.{BindScope, Holds}
   *   every execution may have it: it fills a cache, with rows of one time for ever
   * @param resultBytes
   *   the most that an action may bring to the driver; None: as much as it likes
+  * @param hold
+  *   of what was bound before any execution: it ends with the one that uses it
   */
 private[slackwater] final class StatementBinding(
     @transient session: SparkSession,
@@ -22,7 +24,8 @@ private[slackwater] final class StatementBinding(
     execution: Option[Long],
     anywhere: Boolean,
     kept: Boolean,
-    val resultBytes: Option[Long]
+    val resultBytes: Option[Long],
+    @transient hold: Option[Hold] = None
 ) extends Serializable {
   private var used = false
 
@@ -30,7 +33,10 @@ private[slackwater] final class StatementBinding(
     kept || !used && (anywhere || execution.isDefined && execution == Holds.executionOf(session))
   }
 
-  def use(): Unit = synchronized { used = true }
+  def use(): Unit = synchronized {
+    if (!used && Holds.executionOf(session).isDefined) hold.foreach(Holds.follow(session, _))
+    used = true
+  }
 
   /** The same for a plan of this moment that needed no bind. */
   def renewed: StatementBinding =

@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.analysis.AsOfVersion
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.binding.{CallSite, MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.{
@@ -20,7 +19,7 @@ import org.apache.spark.sql.slackwater.binding.logical.{
   StatementBinding
 }
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
-import org.apache.spark.sql.slackwater.process.SparkSessions
+import org.apache.spark.sql.slackwater.process.{RunningStatement, SparkSessions}
 import org.apache.spark.sql.slackwater.protocol.Json
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
@@ -41,7 +40,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     val prepared = wanted.statement(plan)
     if (wanted.isEmpty) prepared.children
     else {
-      val answer = bind(wanted, Some(scope), Hold.WithExecution)
+      val answer = bind(plan, wanted, Some(scope), Hold.WithExecution)
       new Substitution(answer, wanted).statement(plan).children
     }
   }
@@ -62,14 +61,16 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
         if (kept) Hold.WhenCollected
         else if (first || command || execution.isDefined && !cached) Hold.WithExecution
         else Hold.Now
-      val answer = bind(wanted, scope, end)
+      val answer = bind(plan, wanted, scope, end)
       val bound = new Substitution(answer, wanted).statement(plan)
       if (command) bound
       else {
         val writes = scope.exists(_.writeTargets.nonEmpty)
         val limit =
           Option.unless(writes || SparkSessions.isInternal(session))(answer.resultBytes)
-        val binding = new StatementBinding(session, plan, execution, first, kept, limit)
+        // What is planned for a server's statement is executed a little later.
+        val later = answer.hold.filter(_ => first && scope.isEmpty)
+        val binding = new StatementBinding(session, plan, execution, first, kept, limit, later)
         Statement(bound, binding)
       }
     }
@@ -86,14 +87,22 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
         case relation: DataSourceV2Relation if Ours.is(relation) =>
           relation.copy(timeTravelSpec = Binding.neverServed)
       }
-    } else new Substitution(bind(wanted, None, Hold.Now), wanted).statement(plan)
+    } else new Substitution(bind(plan, wanted, None, Hold.Now), wanted).statement(plan)
 
   /** @param end
     *   when what is bound is not read any more; `Now` where it is bound again before it is read
     */
-  private def bind(wanted: Collector, scope: Option[BindScope], end: Hold.End): Bound = {
+  private def bind(
+      plan: LogicalPlan,
+      wanted: Collector,
+      scope: Option[BindScope],
+      end: Hold.End
+  ): Bound = {
     val coordinator = wanted.coordinator.getOrElse(SparkSessions.coordinator(session))
-    val body = SparkSessions.request(session).put("execution", Binding.execution(session))
+    val context = session.sparkContext
+    val name = RunningStatement.execution(context).getOrElse(UUID.randomUUID.toString)
+    val body = SparkSessions.request(session).put("execution", name)
+    RunningStatement.describe(context, body, Some(plan))
     val shared = wanted.sharedTime
     val relations = body.putArray("relations")
     wanted.relations.foreach { case (table, own, around) =>
@@ -109,7 +118,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
     val answer = Holds.releasing(coordinator) { ended =>
-      if (ended.nonEmpty) body.set[ObjectNode]("released", Json.texts(ended))
+      if (ended.nonEmpty) Holds.describe(ended, body, "released")
       coordinator.call("/v1/bind", body)
     }
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
@@ -133,11 +142,6 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
 object Binding {
   private val sequence = new AtomicLong
   private val neverServed = Some(AsOfVersion("never served"))
-
-  private[slackwater] def execution(session: SparkSession): String = {
-    val root = session.sparkContext.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY)
-    Option(root).getOrElse(UUID.randomUUID.toString)
-  }
 
   private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
     var found = false

@@ -1,0 +1,203 @@
+"""The shell of the history: calls tell it events, and a thread stores what comes of them.
+
+To tell something is to append to a queue. Texts are looked at, and files written, by the thread;
+who reads the history first has what waits in the queue applied.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from slackwater.adapter.history.core import HistoryCore, Limits
+from slackwater.adapter.history.events import (
+    Bound,
+    CallBegan,
+    CallEnded,
+    Connected,
+    Disconnected,
+    Done,
+    Event,
+    Failure,
+    Key,
+    Released,
+    Said,
+    Wrote,
+)
+from slackwater.adapter.history.files import HistoryFiles
+from slackwater.adapter.history.records import SessionBegan, Statement
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.persist.blobs import Blobs
+from slackwater.planner.parser import parameters, variables
+from slackwater.repr.errors import SlackwaterError
+
+PASS_S = 1.0
+"""So often what is new is stored."""
+STOP_S = 5.0
+"""A coordinator that ends waits so long for the last of the history to be stored."""
+WAITING_AT_MOST = 10_000
+"""The most events that wait: whoever brings one more applies them."""
+
+_log = structlog.get_logger("history")
+
+
+@dataclass(slots=True)
+class CallHistory:
+    """One call of a statement, for the history. `ended` is called once."""
+
+    key: Key
+    _tell: Callable[[Event], None]
+    _clock: Callable[[], int]
+
+    def ended(self, result: Bound | Wrote | Done | Failure, cancellation: Cancellation) -> None:
+        """The call has ended, whose waits the cancellation has seen."""
+        now_ms = self._clock()
+        waited_s = cancellation.waited_s
+        if waited_s > 0:
+            until_ms = now_ms - round(cancellation.since_waited_s() * 1000)
+            self._tell(CallEnded(self.key, now_ms, result, round(waited_s * 1000), until_ms))
+        else:
+            self._tell(CallEnded(self.key, now_ms, result))
+
+
+class History:
+    """The history of statements and sessions. Thread-safe; `validate` and reads wait for the core.
+
+    A store that is away, or full, costs the history what a crash would lose, and nobody else
+    anything: what could not be stored is tried again, and the log says so once.
+    """
+
+    def __init__(
+        self, blobs: Blobs, epoch: int, clock: Callable[[], int], limits: Limits | None = None
+    ) -> None:
+        """`clock` gives wall clock milliseconds."""
+        self._limits = limits or Limits()
+        # Of each statement there may be two records, and there are sessions.
+        self._stored = 3 * self._limits.records
+        self._clock = clock
+        self._files = HistoryFiles(blobs, epoch)
+        default = parameters.PARAMETERS["statement_logging_target_data_rate"].default
+        self._core = HistoryCore(self._limits, variables.size_bytes(default))
+        self._waiting: deque[Event] = deque()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="history", daemon=True)
+        self._failing = False
+        self._recovered = False
+
+    # What calls tell
+
+    def call(self, key: Key, said: Said) -> CallHistory:
+        """A call of a statement begins."""
+        self._tell(CallBegan(key, self._clock(), uuid.uuid4().hex, said))
+        return CallHistory(key, self._tell, self._clock)
+
+    def released(self, hold: str, ago_ms: int, rows: int | None, failure: Failure | None) -> None:
+        """The reads under the hold have ended, `ago_ms` before."""
+        self._tell(Released(hold, self._clock() - max(0, ago_ms), rows, failure))
+
+    def connected(self, session_id: str, application: str | None, user: str) -> None:
+        """The first call of a session has come."""
+        self._tell(Connected(session_id, self._clock(), application, user))
+
+    def disconnected(self, session_id: str) -> None:
+        """A session has ended."""
+        self._tell(Disconnected(session_id, self._clock()))
+
+    def _tell(self, event: Event) -> None:
+        self._waiting.append(event)
+        if len(self._waiting) >= WAITING_AT_MOST:
+            with self._lock:
+                self._apply()
+
+    # What is known
+
+    def statements(self) -> tuple[Statement, ...]:
+        """The statements up to now, in the order in which they began."""
+        with self._lock:
+            self._apply()
+            return self._core.statements()
+
+    def sessions(self) -> tuple[SessionBegan, ...]:
+        """The sessions up to now, in the order in which they began."""
+        with self._lock:
+            self._apply()
+            return self._core.sessions()
+
+    def validate(self) -> None:
+        """Raises FatalError when an invariant of the core is broken."""
+        with self._lock:
+            self._apply()
+            self._core.validate()
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Goes by these parameters of the system from now on."""
+        rate = parameters.size_bytes(values, "statement_logging_target_data_rate")
+        sample_rate = values.get("statement_logging_sample_rate")
+        with self._lock:
+            # What has begun before the change is treated as before it.
+            self._apply()
+            if rate is not None:
+                self._core.set_data_rate(rate)
+            if sample_rate is not None:
+                self._core.sample_rate = float(sample_rate)
+
+    def _apply(self) -> None:
+        """Applies what waits. Called with the lock."""
+        while self._waiting:
+            self._core.apply(self._waiting.popleft())
+        self._core.forget_old(self._clock())
+
+    # The thread
+
+    def start(self) -> None:
+        """Begins to store, and to read what leaders before have stored."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stores what there is, unless that takes long, and ends."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join(STOP_S)
+
+    def _keep(self) -> None:
+        while not self._closing.is_set():
+            self._pass(PASS_S * 1000)
+            self._closing.wait(PASS_S)
+        self._pass(0)
+
+    def _pass(self, settle_ms: float) -> None:
+        """Stores what is new, and statements that run for `settle_ms` already."""
+        now_ms = self._clock()
+        with self._lock:
+            self._apply()
+            taken = self._core.take_changed(now_ms - round(settle_ms))
+        try:
+            if taken:
+                self._files.write(taken)
+                taken = ()
+            self._recover(now_ms)
+            self._files.tidy(self._stored, now_ms - self._limits.age_ms)
+        except (SlackwaterError, OSError) as error:
+            with self._lock:
+                self._core.put_back(taken)
+            if not self._failing:
+                _log.warning("the history is not stored", error=str(error))
+            self._failing = True
+        else:
+            self._failing = False
+
+    def _recover(self, now_ms: int) -> None:
+        """Takes over the history of the leaders before, once."""
+        if self._recovered:
+            return
+        oldest_ms = now_ms - self._limits.age_ms
+        found = self._files.recovered(self._stored, oldest_ms, now_ms)
+        with self._lock:
+            self._core.recover(found, now_ms)
+        self._recovered = True
