@@ -71,13 +71,14 @@ from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.sessions import Sessions
+from slackwater.adapter.sessions.statement_counts import StatementCounts
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.lakes import LakeSources
-from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
@@ -91,6 +92,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.metrics import CountingParts, Metrics
 from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
@@ -162,6 +164,7 @@ class _Base:
     timeline: Timeline
     steady_ms: SteadyClock
     sessions: Sessions
+    statement_counts: StatementCounts
     planner: Planner
     dataflows: Dataflows
     committer: GroupCommitter
@@ -252,7 +255,8 @@ def open_coordinator(given: Given) -> Coordinator:
             FollowedQueries(base.planner, base.dataflows),
         ),
     )
-    performers = _performers(base, rooms, changes)
+    metrics = _metrics(given, base, connectors, system)
+    performers = _performers(base, rooms, changes, metrics)
     started = threading.Event()
     base.configured.append(maintenance.configure)
     parameters.read_file()
@@ -273,10 +277,10 @@ def open_coordinator(given: Given) -> Coordinator:
             tunnels=connectors.tunnels,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
-            changefeed_sources=connectors.changefeed_sources,
             sinks=connectors.sinks,
             reads=reads,
             system=system,
+            metrics=metrics,
             changes=changes,
             implications=implications,
             maintenance=maintenance,
@@ -292,17 +296,32 @@ def open_coordinator(given: Given) -> Coordinator:
     )
 
 
-def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
+def _performers(base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics) -> Performers:
     tables = rooms.definitions.tables
     return Performers(
         base.sessions,
+        base.statement_counts,
         rooms.reads,
         Peeks(base.relations, base.dataflows, base.stashed),
         rooms.writes,
         StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
         Statements(rooms, base.relations, base.timeline),
         rooms.definitions,
+        metrics,
     )
+
+
+def _metrics(given: Given, base: _Base, connectors: _Connectors, system: SystemTables) -> Metrics:
+    parts = CountingParts(
+        base.statement_counts,
+        base.committer,
+        base.dataflows,
+        connectors.ingestion,
+        connectors.changefeed_sources,
+        connectors.postgres,
+        connectors.sinks,
+    )
+    return Metrics(system, base.relations, parts, given.epoch)
 
 
 def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTables:
@@ -415,6 +434,7 @@ def _base(given: Given) -> _Base:
         timeline,
         steady_ms,
         sessions,
+        StatementCounts(given.monotonic),
         planner,
         dataflows,
         committer,
@@ -484,14 +504,14 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     relations, persist = base.relations, base.relations.persist
     states = SourceStates(persist.transactions, base.committer)
     secrets = Secrets(persist.transactions)
-    metrics = Metrics()
+    counts = CheckpointCounts(given.monotonic)
     checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
     steps = SourceSteps(
         persist,
         relations.catalog,
         states,
         clock_ms=given.clock,
-        metrics=metrics,
+        counts=counts,
         begin=base.collections.begin,
         signal=base.timeline.watch.signal,
     )
@@ -511,10 +531,10 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         store=checkpoints,
         wake=ingestion.wake,
         listening=lambda: webhooks.listening,
-        metrics=metrics,
+        counts=counts,
     )
     changefeed_sources = ChangefeedSources(
-        relations, changefeeds, base.committer, checkpoints, metrics
+        relations, changefeeds, base.committer, checkpoints, counts
     )
     tunnels = Tunnels()
     keys = TunnelKeys(persist.transactions)

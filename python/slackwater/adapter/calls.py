@@ -23,7 +23,9 @@ from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
+from slackwater.adapter.sessions.statement_counts import StatementCounts, statement_type
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
@@ -67,12 +69,14 @@ class Performers:
     """The parts that answer the calls."""
 
     sessions: Sessions
+    counts: StatementCounts
     reads: Reads
     peeks: Peeks
     writes: Writes
     staged: StagedTables
     statements: Statements
     definitions: Definitions
+    metrics: Metrics
 
 
 class Calls:
@@ -90,12 +94,14 @@ class Calls:
         self._timeline = timeline
         self._engine = engine
         self._sessions = performers.sessions
+        self._counts = performers.counts
         self._reads = performers.reads
         self._peeks = performers.peeks
         self._writes = performers.writes
         self._staged = performers.staged
         self._statements = performers.statements
         self._definitions = performers.definitions
+        self._metrics = performers.metrics
         self._started = started
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
@@ -148,6 +154,7 @@ class Calls:
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
+            "/v1/metrics": Endpoint(protocol.ReadMetrics, self._read_metrics),
         }
 
     def _defining(
@@ -166,7 +173,7 @@ class Calls:
                 check_outside_block(execution.session.transaction, statement)
                 return define(execution, asked)
 
-            return answer(self._running(caller, action))
+            return answer(self._running(caller, action, statement_type(statement)))
 
         return run
 
@@ -216,11 +223,14 @@ class Calls:
             session.cancel(lambda running: running.execution == execution)
         return {}
 
-    def _running(self, caller: Caller, action: Callable[[Execution], Answer]) -> Answer:
+    def _running(
+        self, caller: Caller, action: Callable[[Execution], Answer], kind: str | None = None
+    ) -> Answer:
         """Runs a statement's call so that it can be cancelled and can fail a transaction.
 
         It has the time that the session's statement_timeout gives, counted from now. Lines of the
-        log that are written meanwhile have the session and the statement.
+        log that are written meanwhile have the session and the statement. It is counted as a
+        statement of this `kind`; None: it is not.
         """
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
@@ -235,6 +245,7 @@ class Calls:
                     session=caller.session, statement=caller.execution
                 ),
                 self._engine.ended_by(cancellation),
+                self._counts.counted(None if caller.internal else kind, cancellation),
             ):
                 return action(Execution(session, caller.where, cancellation))
         except Exception:
@@ -257,7 +268,7 @@ class Calls:
             result = self._statements.execute(execution, asked.text, asked.write_id)
             return Rows(result.to_ipc(), tuple(execution.session.take_notices()))
 
-        return self._running(caller, action)
+        return self._running(caller, action, statement_type(asked.text))
 
     def _bind(self, caller: Caller, asked: protocol.Bind) -> Mapping[str, Any]:
         def action(execution: Execution) -> Mapping[str, Any]:
@@ -280,7 +291,8 @@ class Calls:
             }
 
         self._end_holds(asked.released)
-        return self._running(caller, action)
+        # What a statement reads that writes as well is a part of it.
+        return self._running(caller, action, None if asked.write_targets else "select")
 
     def _peek(self, caller: Caller, asked: protocol.Peek) -> Mapping[str, Any]:
         """The rows of the keys, if the index has them and they are few enough."""
@@ -315,7 +327,7 @@ class Calls:
                 return self._writes.write(execution.session, asked, execution.cancellation)
             return self._staged.write(execution, asked)
 
-        done = self._running(caller, action)
+        done = self._running(caller, action, "write")
         return {
             "timestamp": done.timestamp,
             "inserted": done.inserted,
@@ -324,6 +336,9 @@ class Calls:
 
     def _prepare_write(self, _: Caller, asked: protocol.PrepareWrite) -> Mapping[str, Any]:
         return {"directory": self._writes.directory(asked)}
+
+    def _read_metrics(self, _: Caller, __: protocol.ReadMetrics) -> Mapping[str, Any]:
+        return {"text": self._metrics.text().decode()}
 
     # Catalog
 

@@ -22,11 +22,11 @@ from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
-from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -68,10 +68,10 @@ class Parts:
     tunnels: Tunnels
     webhooks: Webhooks
     changefeeds: Changefeeds
-    changefeed_sources: ChangefeedSources
     sinks: SinkRunner
     reads: Reads
     system: SystemTables
+    metrics: Metrics
     changes: Changes
     implications: Implications
     maintenance: Maintenance
@@ -130,8 +130,8 @@ class Coordinator:
         self.parts.committer.stop()
 
     def metrics(self) -> bytes:
-        """The metrics now, as Prometheus reads them."""
-        return self.parts.changefeed_sources.metrics_text(self.parts.timeline.clock_ms())
+        """The metrics now, as Prometheus reads them. See `Metrics.text`."""
+        return self.parts.metrics.text()
 
     def status(self) -> Mapping[str, Any]:
         """The epoch, the location and the version of the coordinator. Waits for nothing."""

@@ -48,7 +48,7 @@ from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.controller.protocol import AllowCompaction
 from slackwater.persist.appends import UnknownShard
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, first_line
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -101,6 +101,7 @@ class LocalReplica:
         self._respond = respond
         self._options = options
         self._shards = parts.shards
+        self._engine = parts.engine
         self._dropped = parts.dropped
         self._offers = Offers(respond)
         self._lock = threading.Lock()
@@ -242,8 +243,15 @@ class LocalReplica:
                     return PeekRows(rows_of(self._worker.hydration_progress()))
                 case Log.ARRANGEMENTS:
                     return PeekRows(rows_of(self._worker.arrangements()))
+                case Log.TICK_TOTALS:
+                    return PeekRows(rows_of(self._worker.records.totals()))
+                case Log.ARRANGEMENT_MEMORY:
+                    return PeekRows(rows_of(self._engine.arrangement_memory()))
         except SlackwaterError as error:
             return PeekFailed(error.message, _problem(error, self._options.clock_ms()))
+        except Exception as error:
+            # Who has asked would wait for ever.
+            return PeekFailed(first_line(str(error)))
 
     # Threads that plan
 
@@ -268,6 +276,7 @@ class LocalReplica:
                 self._moved({global_id: upper})
 
     def _not_planned(self, global_id: GlobalId, failure: Failure) -> None:
+        self._worker.records.failed(global_id, failure.error.condition)
         self._told(ReportTrouble(global_id, failure, None))
 
     # The worker's threads

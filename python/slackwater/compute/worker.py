@@ -248,7 +248,7 @@ class Worker:
 
     @property
     def records(self) -> TickRecords:
-        """The last ticks that were committed here."""
+        """The ticks that were committed here."""
         return self._records
 
     def hydration_progress(self) -> Sequence[HydrationProgress]:
@@ -587,6 +587,7 @@ class Worker:
     def _tell(self, work: Work, result: Result) -> None:
         if isinstance(result, Failed):
             _LOG.warning("tick_failed", view=work.flow.global_id, error=str(result.error))
+            self._records.failed(work.flow.global_id, result.error.condition)
         with self._changed:
             effects = self._replica.finish(work, result, self._now_ms())
             self._changed.notify_all()

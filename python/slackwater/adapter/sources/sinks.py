@@ -18,6 +18,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.durations import Durations
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -157,6 +158,8 @@ class SinkRunner:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
     _counted: dict[GlobalId, SinkStatistics] = field(default_factory=dict, init=False)
+    _took: dict[GlobalId, Durations] = field(default_factory=dict, init=False)
+    """How long the ranges of each sink took."""
     _paused: dict[GlobalId, int] = field(default_factory=dict, init=False)
     _ending: list[tuple[str, threading.Thread]] = field(default_factory=list, init=False)
 
@@ -250,6 +253,12 @@ class SinkRunner:
     def _counts(self, global_id: GlobalId) -> SinkStatistics:
         """Those of writers that have ended."""
         return self._counted.get(global_id, SinkStatistics())
+
+    def took(self) -> dict[GlobalId, Durations]:
+        """How long the ranges of each sink that runs took since this process has begun."""
+        with self._lock:
+            running = tuple(self._running)
+        return {each: self._took.get(each, Durations()) for each in running}
 
     def statuses(self) -> list[StatusChange]:
         """The last change of each sink's status."""
@@ -396,6 +405,7 @@ class SinkRunner:
             sink.tell()
             return reached
         upper = sink.end_of_range(feed.frontier())
+        began_s = self.watch.monotonic()
         if reached is None:
             later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
             first = [] if as_of.strict else [feed.snapshot(begin)]
@@ -404,6 +414,9 @@ class SinkRunner:
             sink.write(
                 reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
             )
+        took_s = self.watch.monotonic() - began_s
+        known = self._took.get(running.item.id, Durations())
+        self._took[running.item.id] = known.and_one(took_s)
         return upper
 
     def _is_awaited(self, item: CatalogItem, sink: OpenSink) -> bool:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
-from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.checkpoints import statements
@@ -40,7 +40,7 @@ class SourceSteps:
     catalog: DurableCatalog
     states: SourceStates
     clock_ms: Callable[[], int]
-    metrics: Metrics
+    counts: CheckpointCounts
     begin: Callable[[Collection[GlobalId], Timestamp | None], None]
     signal: Callable[[], None]
 
@@ -88,7 +88,7 @@ class SourceSteps:
         now_ms = self.clock_ms()
 
         def commit(conn: Connection) -> None:
-            with self.metrics.timed("commit", source.full_name):
+            with self.counts.timed("commit", source.id):
                 statements.commit(conn, source.id, done, now_ms)
                 statements.prune(conn, source.id)
 

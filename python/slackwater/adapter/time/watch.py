@@ -24,7 +24,8 @@ class Cancellation:
     """The end of one statement before its time: on request, or at its deadline.
 
     Every wait of the statement observes the same one. Thread-safe. `timeout_ms` counts from now;
-    0 means no deadline. `monotonic` gives seconds.
+    0 means no deadline. `monotonic` gives seconds. `waited_s` is how long the statement has waited
+    for frontiers.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class Cancellation:
         self._monotonic = monotonic
         self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
         self._token = CancellationToken()
+        self.waited_s = 0.0
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""
@@ -114,7 +116,7 @@ class FrontierWatch:
     """Wakes waiting threads when a frontier has moved. `monotonic` gives seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._moved = threading.Condition()
 
     def signal(self) -> None:
@@ -130,12 +132,16 @@ class FrontierWatch:
         `reached` is called with the condition's lock held and must be quick. Raises what `reached`
         raises, and SLACKWATER_CANCELED.
         """
-        deadline = self._monotonic() + timeout_s
-        with cancellation.on_cancel(self.signal), self._moved:
-            while not reached():
-                cancellation.check()
-                left = deadline - self._monotonic()
-                if left <= 0:
-                    return False
-                self._moved.wait(min(left, _LOOK_S))
-        return True
+        began = self.monotonic()
+        deadline = began + timeout_s
+        try:
+            with cancellation.on_cancel(self.signal), self._moved:
+                while not reached():
+                    cancellation.check()
+                    left = deadline - self.monotonic()
+                    if left <= 0:
+                        return False
+                    self._moved.wait(min(left, _LOOK_S))
+            return True
+        finally:
+            cancellation.waited_s += self.monotonic() - began
