@@ -28,6 +28,7 @@ from tests.bench import (
     lake_sink_figures,
     lake_source_figures,
     large_figures,
+    metrics_figures,
     persist_figures,
     postgres_figures,
     thrift_figures,
@@ -314,6 +315,8 @@ FIGURES = {
     "chains": view_figures.chains,
     "small_ticks": tick_figures.small_ticks,
     "ticks": tick_figures.ticks,
+    "scrape": lambda folder: metrics_figures.scrape(folder, lambda at: Coordinator(at).call),
+    "counting": metrics_figures.counting,
 }
 
 

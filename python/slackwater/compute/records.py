@@ -78,7 +78,7 @@ class TickRecord:
 
 @dataclass(frozen=True, slots=True)
 class FailureCount:
-    """How often ticks of a dataflow have failed with a condition."""
+    """The number of ticks of a dataflow that have failed with a condition."""
 
     condition: str
     number: int

@@ -22,12 +22,12 @@ class Durations:
 
     @property
     def number(self) -> int:
-        """How many there were."""
+        """The number of all."""
         return sum(self.counts)
 
     @property
     def up_to(self) -> tuple[int, ...]:
-        """How many there were up to each bound, and in all."""
+        """The numbers of those up to each bound, and of all."""
         return tuple(accumulate(self.counts))
 
     def and_one(self, took_s: float) -> Durations:

@@ -158,11 +158,11 @@ class ChangefeedSources:
         )
 
     def totals(self) -> CheckpointTotals:
-        """What has happened to the sources that there are."""
+        """The counts of the sources that there are."""
         return self.counts.totals(self.relations.state.items.keys())
 
     def progress(self) -> dict[GlobalId, CheckpointProgress]:
-        """How far each source is that runs."""
+        """The progress of each source that runs."""
         return {
             source: CheckpointProgress(
                 _moment(each.lower),

@@ -20,7 +20,7 @@ Timed = Literal["advance", "commit", "refresh"]
 
 @dataclass(frozen=True, slots=True)
 class CheckpointTotals:
-    """What has happened since the leader has begun, by the source.
+    """The counts since the leader has begun, by the source.
 
     `backwards` counts resolved timestamps that were refused, `landed` changes of rows.
     """

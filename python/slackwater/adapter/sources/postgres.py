@@ -138,7 +138,7 @@ class PostgresSources:
         return {each: it.retained for each, it in running.items() if it.retained is not None}
 
     def retained_bytes(self) -> Mapping[GlobalId, int]:
-        """How much of their logs servers keep for the sources that run, as they last said."""
+        """The bytes of their logs that servers keep for the sources that run, as they last said."""
         running = dict(self.running)
         found = {each: it.retained_bytes for each, it in running.items()}
         return {each: size for each, size in found.items() if size is not None}

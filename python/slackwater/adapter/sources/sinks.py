@@ -159,7 +159,7 @@ class SinkRunner:
     _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
     _counted: dict[GlobalId, SinkStatistics] = field(default_factory=dict, init=False)
     _took: dict[GlobalId, Durations] = field(default_factory=dict, init=False)
-    """How long the ranges of each sink took."""
+    """The durations of the ranges of each sink."""
     _paused: dict[GlobalId, int] = field(default_factory=dict, init=False)
     _ending: list[tuple[str, threading.Thread]] = field(default_factory=list, init=False)
 
@@ -255,7 +255,7 @@ class SinkRunner:
         return self._counted.get(global_id, SinkStatistics())
 
     def took(self) -> dict[GlobalId, Durations]:
-        """How long the ranges of each sink that runs took since this process has begun."""
+        """The durations of the ranges of each sink that runs, since this process has begun."""
         with self._lock:
             running = tuple(self._running)
         return {each: self._took.get(each, Durations()) for each in running}

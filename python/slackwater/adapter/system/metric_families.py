@@ -30,11 +30,12 @@ from slackwater.storage.source_time import SourceFrontier
 
 NANOS = 10**9
 MS = 1000
+METASTORE_AWAY = "SLACKWATER_METASTORE_UNAVAILABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What was counted since the leader has begun."""
+    """The counts since the leader has begun."""
 
     statements: StatementTotals = field(default_factory=StatementTotals)
     commits: CommitTotals = field(default_factory=CommitTotals)
@@ -187,7 +188,9 @@ def _commits(snapshot: MetricsSnapshot) -> Iterator[Sample]:
 
 
 def _commit_failures(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((each,), number) for each, number in snapshot.totals.commits.failures.items())
+    # A series that begins with its first failure would not be seen to grow by it.
+    counted = {METASTORE_AWAY: 0, **snapshot.totals.commits.failures}
+    return (((each,), number) for each, number in counted.items())
 
 
 # Storage

@@ -65,7 +65,7 @@ class Metrics:
         return metrics_text(self.snapshot())
 
     def snapshot(self) -> MetricsSnapshot:
-        """What the metrics are made of now."""
+        """The snapshot of which the metrics are made now."""
         parts, answers = self.parts, {}
 
         def asked(part: str, question: Callable[[], Told]) -> Told | None:

@@ -153,7 +153,7 @@ class PostgresIngestion:
         self._reported: SourceStatus | None = None
         self.retained: RetainedLog | None = None
         self.retained_bytes: int | None = None
-        """What the server kept of its log when it was last asked."""
+        """The bytes of its log that the server kept when it was last asked."""
         self._follower = Follower(_position(frontier))
         self._rows = self._copied_bytes = 0
 
