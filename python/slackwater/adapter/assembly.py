@@ -5,6 +5,7 @@ Each part takes what it uses. Nothing runs yet: `Coordinator.start` starts what 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,8 +20,10 @@ from sqlalchemy import Engine as SqlEngine
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.lineage import lineage_of
 from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.controllers.outputs import StoredOutputs
@@ -30,7 +33,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
-from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.changes import Changed, Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
 from slackwater.adapter.ddl.connections import ConnectionDefinitions, Validate
 from slackwater.adapter.ddl.dispatch import Definitions
@@ -61,6 +64,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
+from slackwater.adapter.external.lineage import LineageSender, emitter, is_asked_for
 from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.maintenance import Maintenance, MaintenanceSettings
@@ -235,7 +239,8 @@ def open_coordinator(given: Given) -> Coordinator:
     indexes = Indexes(base.relations, given.spark, base.planner)
     replicas = _replicas(base, connectors)
     implications = _implications(given, base, connectors, replicas)
-    changes = _changes(base, connectors, implications)
+    lineage = LineageSender(emitter, given.clock) if is_asked_for(os.environ) else None
+    changes = _changes(base, connectors, implications, _told_as_lineage(given, lineage))
     parameters = _parameters(given, base, changes, replicas)
     maintenance = _maintenance(given, base)
     definitions = _definitions(
@@ -281,6 +286,7 @@ def open_coordinator(given: Given) -> Coordinator:
             reads=reads,
             system=system,
             metrics=metrics,
+            lineage=lineage,
             changes=changes,
             implications=implications,
             maintenance=maintenance,
@@ -337,7 +343,25 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
     return SystemTables(base.relations, base.timeline, running)
 
 
-def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
+def _told_as_lineage(given: Given, lineage: LineageSender | None) -> Changed:
+    """Gives the changes of the catalog to the sender, if there is one."""
+    namespace = os.environ.get("OPENLINEAGE_NAMESPACE") or given.location
+
+    def changed(diff: CatalogDiff, before: CatalogState, after: CatalogState) -> None:
+        if lineage is None:
+            return
+        try:
+            lineage.tell(lineage_of(diff, before, after, namespace))
+        except Exception:
+            # The change is durable: its statement does not fail because nobody could be told.
+            structlog.get_logger("lineage").exception("change not told")
+
+    return changed
+
+
+def _changes(
+    base: _Base, connectors: _Connectors, implications: Implications, changed: Changed
+) -> Changes:
     def forget_source(conn: Connection, source: GlobalId) -> None:
         connectors.states.forget(conn, source)
         connectors.postgres.abandon(conn, source)
@@ -348,7 +372,9 @@ def _changes(base: _Base, connectors: _Connectors, implications: Implications) -
         ItemKind.CONNECTION: TunnelKeys.forget,
     }
     relations = base.relations
-    return Changes(relations.catalog, relations.persist, base.timeline, implications, on_drop)
+    return Changes(
+        relations.catalog, relations.persist, base.timeline, implications, on_drop, changed
+    )
 
 
 def _base(given: Given) -> _Base:

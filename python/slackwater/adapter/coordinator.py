@@ -18,6 +18,7 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.schedules import ClusterSchedules
+from slackwater.adapter.external.lineage import LineageSender
 from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
@@ -72,6 +73,7 @@ class Parts:
     reads: Reads
     system: SystemTables
     metrics: Metrics
+    lineage: LineageSender | None
     changes: Changes
     implications: Implications
     maintenance: Maintenance
@@ -105,6 +107,8 @@ class Coordinator:
         """Starts the committer, then everything that the catalog has. Returns when it runs."""
         self.parts.committer.start()
         self.parts.committer.flush()
+        if self.parts.lineage is not None:
+            self.parts.lineage.start()
         self.parts.webhooks.start()
         self.parts.changefeeds.start()
         self.parts.postgres.start()
@@ -128,6 +132,8 @@ class Coordinator:
         self.parts.tunnels.close()
         self.parts.compute.close()
         self.parts.committer.stop()
+        if self.parts.lineage is not None:
+            self.parts.lineage.close()
 
     def metrics(self) -> bytes:
         """The metrics now, as Prometheus reads them. See `Metrics.text`."""
