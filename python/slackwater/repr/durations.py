@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -32,6 +33,6 @@ class Durations:
 
     def and_one(self, took_s: float) -> Durations:
         """These, and one of so many seconds."""
-        at = next((n for n, bound in enumerate(BOUNDS_S) if took_s <= bound), len(BOUNDS_S))
+        at = bisect_left(BOUNDS_S, took_s)
         counts = (*self.counts[:at], self.counts[at] + 1, *self.counts[at + 1 :])
         return Durations(counts, self.sum_s + took_s)
