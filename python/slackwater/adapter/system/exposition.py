@@ -58,13 +58,18 @@ def _lines(family: Family[Source], source: Source) -> Iterator[str]:
         if is_first:
             yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind.value}\n"
             is_first = False
-        shown = labels % tuple(each.translate(_ESCAPED) for each in values)
+        shown = labels % tuple(map(_escaped, values))
         if isinstance(value, Durations):
             yield _histogram(family.name, shown, value)
         elif shown:
             yield f"{family.name}{{{shown}}} {value}\n"
         else:
             yield f"{family.name} {value}\n"
+
+
+def _escaped(value: str) -> str:
+    # Most are ids and words, for which nothing is made anew.
+    return value if value.isalnum() else value.translate(_ESCAPED)
 
 
 def _histogram(name: str, labels: str, value: Durations) -> str:
