@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,7 +13,11 @@ from tests.support.waiting import PATIENCE
 from slackwater.adapter.catalog.details import MaterializedViewDetails, SinkDetails, TableDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.controllers.dataflows import OfReplica
-from slackwater.adapter.sessions.statement_counts import StatementTotals, statement_type
+from slackwater.adapter.sessions.statement_counts import (
+    StatementCounts,
+    StatementTotals,
+    statement_type,
+)
 from slackwater.adapter.sources.changefeed_sources import CheckpointProgress
 from slackwater.adapter.sources.checkpoint_counts import CheckpointTotals
 from slackwater.adapter.system.exposition import Kind
@@ -24,6 +29,7 @@ from slackwater.adapter.system.metric_families import (
 )
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.snapshot import ObjectFrontiers, SystemSnapshot
+from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import CommitTotals
 from slackwater.compute.records import (
     ArrangementMemory,
@@ -245,6 +251,35 @@ def test_ticks_are_totalled_until_they_are_forgotten():
 )
 def test_types_of_statements(text, wanted):
     assert statement_type(text) == wanted
+
+
+def test_waits_of_a_statement_are_summed():
+    seconds = count()
+    watch, ends = FrontierWatch(lambda: next(seconds)), Cancellation()
+    for _ in range(2):
+        assert watch.wait_until(lambda: True, 10, ends)
+    assert ends.waited_s == 2
+    ends.cancel()
+    with pytest.raises(SlackwaterError):
+        watch.wait_until(lambda: False, 10, ends)
+    assert ends.waited_s == 3
+
+
+def test_a_statement_that_is_canceled_is_no_error():
+    counts = StatementCounts(lambda: 0)
+    for error in (user_error("SLACKWATER_CANCELED"), ValueError()):
+        with pytest.raises(type(error)), counts.counted("select", Cancellation()):
+            raise error
+    with pytest.raises(ValueError, match="inside"), counts.counted(None, Cancellation()):
+        raise ValueError("inside")
+    assert counts.totals().ended == {("select", "canceled"): 1, ("select", "error"): 1}
+
+
+def test_transactions_of_kafka_are_summed_over_writers():
+    one = SinkStatistics(1, 1, 2, 2).and_transaction(committed=True)
+    both = one.and_more(SinkStatistics().and_transaction(committed=False))
+    assert (both.transactions_committed, both.transactions_aborted) == (1, 1)
+    assert both.messages_committed == 1
 
 
 # A coordinator without Spark
