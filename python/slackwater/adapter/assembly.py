@@ -124,6 +124,7 @@ from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import NoSpans, Spans
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 from slackwater.storage.postgres.ingestion import PostgresIngestion
@@ -140,7 +141,7 @@ class Given:
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
     write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
     `parameters_file` may have parameters of the system, and may change. `validate` tries a
-    connection.
+    connection. `spans` takes those of statements, ticks, steps of sources and ranges of sinks.
     """
 
     engine: SqlEngine
@@ -157,6 +158,7 @@ class Given:
     mark: CatalogMark = field(default_factory=Unmarked)
     parameters_file: Path | None = None
     validate: Validate = validate
+    spans: Spans = field(default_factory=NoSpans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +171,7 @@ class _Base:
     steady_ms: SteadyClock
     sessions: Sessions
     statement_counts: StatementCounts
+    spans: Spans
     planner: Planner
     dataflows: Dataflows
     committer: GroupCommitter
@@ -307,6 +310,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics) -
     return Performers(
         base.sessions,
         base.statement_counts,
+        base.spans,
         rooms.reads,
         Peeks(base.relations, base.dataflows, base.stashed),
         rooms.writes,
@@ -461,6 +465,7 @@ def _base(given: Given) -> _Base:
         steady_ms,
         sessions,
         StatementCounts(given.monotonic),
+        given.spans,
         planner,
         dataflows,
         committer,
@@ -518,7 +523,9 @@ def _connecting(
             stashed.discard,
             lambda: given.spark.end_replica(share.name),
         )
-        options = ReplicaOptions(share.name, clock_ms=clock_ms, monotonic=given.monotonic)
+        options = ReplicaOptions(
+            share.name, clock_ms=clock_ms, monotonic=given.monotonic, spans=given.spans
+        )
         replica = LocalReplica(parts, respond, options)
         replica.start()
         return replica
@@ -540,6 +547,7 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         counts=counts,
         begin=base.collections.begin,
         signal=base.timeline.watch.signal,
+        spans=given.spans,
     )
     ingestion = IngestionRunner(steps.commit, states.record, given.clock)
     webhooks = Webhooks(
@@ -596,7 +604,13 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
             lakes,
         ),
         sinks=SinkRunner(
-            relations, base.timeline.watch, awaited, targets, given.clock, given.on_fatal
+            relations,
+            base.timeline.watch,
+            awaited,
+            targets,
+            given.clock,
+            given.on_fatal,
+            given.spans,
         ),
         targets=targets,
         awaited_sinks=awaited,

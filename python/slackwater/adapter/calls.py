@@ -34,6 +34,7 @@ from slackwater.compute.engine import Engine
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import Spans
 
 START_POLL_S = 0.2
 
@@ -70,6 +71,7 @@ class Performers:
 
     sessions: Sessions
     counts: StatementCounts
+    spans: Spans
     reads: Reads
     peeks: Peeks
     writes: Writes
@@ -95,6 +97,7 @@ class Calls:
         self._engine = engine
         self._sessions = performers.sessions
         self._counts = performers.counts
+        self._spans = performers.spans
         self._reads = performers.reads
         self._peeks = performers.peeks
         self._writes = performers.writes
@@ -240,12 +243,12 @@ class Calls:
         try:
             while not self._started.wait(START_POLL_S):
                 cancellation.check_deadline("the coordinator started")
+            named = {"session": caller.session, "statement": caller.execution}
             with (
-                structlog.contextvars.bound_contextvars(
-                    session=caller.session, statement=caller.execution
-                ),
+                structlog.contextvars.bound_contextvars(**named),
                 self._engine.ended_by(cancellation),
                 self._counts.counted(None if caller.internal else kind, cancellation),
+                self._spans.span(kind or "call", named),
             ):
                 return action(Execution(session, caller.where, cancellation))
         except Exception:

@@ -51,6 +51,7 @@ from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError, first_line
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import NoSpans, Spans
 
 HEARTBEAT_MS = 1000
 """The least time between two heartbeats."""
@@ -74,7 +75,7 @@ class ReplicaParts:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """A replica's name, the limits of its views, and its clocks.
+    """A replica's name, the limits of its views, its clocks, and who takes its spans.
 
     `clock_ms` gives milliseconds since the epoch, and `monotonic` seconds.
     """
@@ -83,6 +84,7 @@ class ReplicaOptions:
     limits: Limits = field(default_factory=Limits)
     clock_ms: Callable[[], int] = wall_clock_ms
     monotonic: Callable[[], float] = time.monotonic
+    spans: Spans = field(default_factory=NoSpans)
 
 
 class LocalReplica:
@@ -123,7 +125,7 @@ class LocalReplica:
             self._offers,
             parts.engine,
             Listeners(self._moved, parts.on_end, self._told, self._alive, self._give),
-            WorkerOptions(options.name, options.limits, options.monotonic),
+            WorkerOptions(options.name, options.limits, options.monotonic, options.spans),
         )
 
     def start(self) -> None:

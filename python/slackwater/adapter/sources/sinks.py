@@ -24,6 +24,7 @@ from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import Attributes, NoSpans, Spans
 from slackwater.storage.controller.protocol import RunSink
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 from slackwater.storage.sink_folder import Claim
@@ -155,6 +156,7 @@ class SinkRunner:
     targets: SinkTargets
     clock_ms: Callable[[], int]
     on_fatal: Callable[[str], None]
+    spans: Spans = field(default_factory=NoSpans)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
     _counted: dict[GlobalId, SinkStatistics] = field(default_factory=dict, init=False)
@@ -409,11 +411,12 @@ class SinkRunner:
         if reached is None:
             later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
             first = [] if as_of.strict else [feed.snapshot(begin)]
-            sink.write(Frontier(begin), upper, [*first, later])
+            lower, updates = Frontier(begin), [*first, later]
         else:
-            sink.write(
-                reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
-            )
+            lower = reached
+            updates = [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
+        with self.spans.span("sink range", _named(running.item.id, lower, upper)):
+            sink.write(lower, upper, updates)
         took_s = self.watch.monotonic() - began_s
         known = self._took.get(running.item.id, Durations())
         self._took[running.item.id] = known.and_one(took_s)
@@ -423,6 +426,10 @@ class SinkRunner:
         """Whether a statement waits for a time that the sink has not recorded yet."""
         awaited = self.awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)
+
+
+def _named(sink: GlobalId, lower: Frontier, upper: Frontier) -> Attributes:
+    return {"sink": sink, "lower": lower.value, "upper": upper.as_nullable()}
 
 
 def _refuse_gap(running: RunningSink, source: CatalogItem, reached: Frontier | None) -> None:

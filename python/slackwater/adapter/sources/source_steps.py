@@ -6,7 +6,7 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
@@ -23,6 +23,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import NoSpans, Spans
 from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.progress import binding_rows
@@ -43,6 +44,7 @@ class SourceSteps:
     counts: CheckpointCounts
     begin: Callable[[Collection[GlobalId], Timestamp | None], None]
     signal: Callable[[], None]
+    spans: Spans = field(default_factory=NoSpans)
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -51,6 +53,10 @@ class SourceSteps:
         statistics, and the checkpoints that are applied with it. Raises `StepSuperseded`,
         SLACKWATER_DEPENDENCY_DROPPED.
         """
+        with self.spans.span("source step", {"source": source_id, "step": reached.steps + 1}):
+            self._commit(source_id, reached, step)
+
+    def _commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         current = self.catalog.state
         item = current.item(source_id)
         begins = step.statistics.begun

@@ -22,6 +22,8 @@ Source = TypeVar("Source")
 
 _ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _BOUNDS = (*map(str, BOUNDS_S), "+Inf")
+_HERE = "\0"
+"""Where the labels of a sample come into the lines of a histogram."""
 
 
 class Kind(Enum):
@@ -52,31 +54,32 @@ def text(families: Iterable[Family[Source]], source: Source) -> bytes:
 
 
 def _lines(family: Family[Source], source: Source) -> Iterator[str]:
-    is_first = True
+    samples = list(family.samples(source))
+    if not samples:
+        return
+    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind.value}\n"
     labels = ",".join(f'{name}="%s"' for name in family.labels)
-    for values, value in family.samples(source):
-        if is_first:
-            yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind.value}\n"
-            is_first = False
+    if family.kind is Kind.HISTOGRAM:
+        yield from _histogram(family.name, labels, samples)
+        return
+    line = f"{family.name}{{{labels}}} %s\n" if labels else f"{family.name} %s\n"
+    for values, value in samples:
+        yield line % (*map(_escaped, values), value)
+
+
+def _histogram(name: str, labels: str, samples: Iterable[Sample]) -> Iterator[str]:
+    before, own = (f"{_HERE},", f"{{{_HERE}}}") if labels else ("", "")
+    buckets = "".join(f'{name}_bucket{{{before}le="{bound}"}} %s\n' for bound in _BOUNDS)
+    lines = f"{buckets}{name}_sum{own} %s\n{name}_count{own} %s\n"
+    for values, value in samples:
+        assert isinstance(value, Durations)
         shown = labels % tuple(map(_escaped, values))
-        if isinstance(value, Durations):
-            yield _histogram(family.name, shown, value)
-        elif shown:
-            yield f"{family.name}{{{shown}}} {value}\n"
-        else:
-            yield f"{family.name} {value}\n"
+        numbers = value.up_to
+        # What is shown may have signs that mean something to a format: it comes in last.
+        told = lines % (*numbers, value.sum_s, numbers[-1])
+        yield told.replace(_HERE, shown)
 
 
 def _escaped(value: str) -> str:
     # Most are ids and words, for which nothing is made anew.
     return value if value.isalnum() else value.translate(_ESCAPED)
-
-
-def _histogram(name: str, labels: str, value: Durations) -> str:
-    before = f"{labels}," if labels else ""
-    buckets = "".join(
-        f'{name}_bucket{{{before}le="{bound}"}} {number}\n'
-        for bound, number in zip(_BOUNDS, value.up_to, strict=True)
-    )
-    own = f"{{{labels}}}" if labels else ""
-    return f"{buckets}{name}_sum{own} {value.sum_s}\n{name}_count{own} {value.number}\n"

@@ -333,13 +333,13 @@ def _family(
     Of objects that are not in the catalog it has no samples.
     """
     word, *labels = kind_and_labels.split()
-    of_objects = labels[:1] == ["object_id"]
 
-    def present(snapshot: MetricsSnapshot) -> Iterator[Sample]:
+    def present(snapshot: MetricsSnapshot) -> Iterable[Sample]:
         known = snapshot.system.catalog.items
-        return (each for each in samples(snapshot) if not of_objects or each[0][0] in known)
+        return [each for each in samples(snapshot) if each[0][0] in known]
 
-    return Family(f"slackwater_{name}", Kind(word), help_text, tuple(labels), present)
+    chosen = present if labels[:1] == ["object_id"] else samples
+    return Family(f"slackwater_{name}", Kind(word), help_text, tuple(labels), chosen)
 
 
 FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
