@@ -298,6 +298,19 @@ def test_without_the_extra_the_log_says_what_to_install(monkeypatch):
     sender.close()
 
 
+def test_a_configuration_that_is_none_is_told_without_its_values(monkeypatch):
+    monkeypatch.setattr("os.environ", {"OPENLINEAGE__TRANSPORT__TYPE": "a password"})
+    said = []
+    monkeypatch.setattr(lineage._log, "warning", lambda event, **rest: said.append((event, rest)))
+    sender = LineageSender(lineage.emitter, lambda: 0)
+    sender.start()
+    ((event, rest),) = said
+    assert event == "not sent"
+    assert "OpenLineage cannot be configured so" in rest["reason"]
+    assert "a password" not in rest["reason"]
+    sender.close()
+
+
 def test_what_finds_no_room_is_left_out(monkeypatch):
     monkeypatch.setattr(lineage, "ROOM", 2)
     begun, goes_on, sent = threading.Event(), threading.Event(), []

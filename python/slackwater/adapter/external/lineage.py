@@ -124,7 +124,9 @@ class LineageSender:
             _log.warning("not sent", reason=error.message)
             return
         except Exception as error:
-            _log.warning("not sent", reason=f"the configuration of OpenLineage: {error}")
+            # Its text may have values of the configuration, and so a password.
+            reason = f"OpenLineage cannot be configured so: {type(error).__name__}"
+            _log.warning("not sent", reason=reason)
             return
         self._thread = threading.Thread(target=self._run, args=(emit,), name="lineage", daemon=True)
         self._thread.start()

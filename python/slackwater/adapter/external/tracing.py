@@ -91,6 +91,8 @@ def open_tracing(exporter: Callable[[Any], Any] | None = None) -> Tracing | None
         _log.warning("not traced", reason=error.message)
         return None
     except Exception as error:
-        _log.warning("not traced", reason=f"the configuration of OpenTelemetry: {error}")
+        # Its text may have values of the configuration, and so a password.
+        reason = f"OpenTelemetry cannot be configured so: {type(error).__name__}"
+        _log.warning("not traced", reason=reason)
         return None
     return Tracing(library, provider)
