@@ -14,7 +14,7 @@ from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import source_states, source_status_history
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.ingestion import SourceStatus, StatusChange
+from slackwater.storage.ingestion import Reached, SourceStatus, StatusChange
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
             CheckpointCounts(),
             lambda ids, at: None,
             lambda: None,
-        ).commit(source, None, None)
+        ).commit(source, Reached(), None)
     for table in (source_states, source_status_history):
         assert (
             place.env.persist.transactions.query(
