@@ -22,10 +22,10 @@ WAIT_S = 1200
 IDLE_S = 10
 MASTER = "local[2]"
 
-Call = Callable[[str, dict[str, object]], tuple[dict[str, str], float]]
+Scrape = Callable[[], tuple[str, float]]
 
 
-def scrape(folder: Path, connect: Callable[[Path], Call]) -> Iterator[Figure]:
+def scrape(folder: Path, connect: Callable[[Path], Scrape]) -> Iterator[Figure]:
     """A scrape of an environment whose views have all ticked; `connect` gives its coordinator."""
     with Application(folder / "environment", master=MASTER) as application:
         application.sql("USE slackwater.default")
@@ -47,7 +47,7 @@ def scrape(folder: Path, connect: Callable[[Path], Call]) -> Iterator[Figure]:
         call = connect(folder / "environment")
 
         def ticked() -> int:
-            text = call("/v1/metrics", {})[0]["text"]
+            text = call()[0]
             return text.count("slackwater_tick_rows_total{") // 3
 
         wait_until(lambda: ticked() == VIEWS, what="all views have ticked")
@@ -56,10 +56,10 @@ def scrape(folder: Path, connect: Callable[[Path], Call]) -> Iterator[Figure]:
         time.sleep(IDLE_S)
         idle_ms += _processor_ms(pid)
         began_s, busy_ms = time.monotonic(), -_processor_ms(pid)
-        took = [call("/v1/metrics", {})[1] for _ in range(ROUNDS)]
+        took = [call()[1] for _ in range(ROUNDS)]
         busy_ms += _processor_ms(pid)
         besides_ms = idle_ms / IDLE_S * (time.monotonic() - began_s)
-        lines = call("/v1/metrics", {})[0]["text"].count("\n")
+        lines = call()[0].count("\n")
         yield Figure(
             "scrape",
             f"scrape of {TABLES + VIEWS + SOURCES} objects, {lines} lines, p50"

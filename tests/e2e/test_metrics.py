@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import urllib.request
 from pathlib import Path
@@ -27,7 +26,8 @@ def scraped(workplace):
     }
     request = urllib.request.Request(f"{address}/v1/metrics", data=b"{}", headers=headers)
     with urllib.request.urlopen(request) as response:
-        text = json.loads(response.read())["text"]
+        assert response.headers["content-type"].startswith("text/plain; version=")
+        text = response.read().decode()
     return [s for family in text_string_to_metric_families(text) for s in family.samples]
 
 

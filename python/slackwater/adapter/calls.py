@@ -25,6 +25,7 @@ from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.sessions.statement_counts import StatementCounts, statement_type
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.system.exposition import CONTENT_TYPE
 from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -50,11 +51,11 @@ _log = structlog.get_logger("statement")
 class Endpoint(Generic[Asked]):
     """The type of the requests of a path, and the function that answers them, in any thread.
 
-    The answer is `Rows`, or JSON; None: there is no such object.
+    The answer is `Rows`, a text, or JSON; None: there is no such object.
     """
 
     request: type[Asked]
-    answer: Callable[[Caller, Asked], Rows | Mapping[str, Any] | None]
+    answer: Callable[[Caller, Asked], Rows | Text | Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,14 @@ class Rows:
 
     ipc: bytes
     notices: Notices
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text of this type of media."""
+
+    text: bytes
+    media_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,8 +349,8 @@ class Calls:
     def _prepare_write(self, _: Caller, asked: protocol.PrepareWrite) -> Mapping[str, Any]:
         return {"directory": self._writes.directory(asked)}
 
-    def _read_metrics(self, _: Caller, __: protocol.ReadMetrics) -> Mapping[str, Any]:
-        return {"text": self._metrics.text().decode()}
+    def _read_metrics(self, _: Caller, __: protocol.ReadMetrics) -> Text:
+        return Text(self._metrics.text(), CONTENT_TYPE)
 
     # Catalog
 

@@ -407,7 +407,7 @@ class SinkRunner:
             sink.tell()
             return reached
         upper = sink.end_of_range(feed.frontier())
-        began_s = self.watch.monotonic()
+        began_s = self.watch.now_s()
         if reached is None:
             later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
             first = [] if as_of.strict else [feed.snapshot(begin)]
@@ -417,7 +417,7 @@ class SinkRunner:
             updates = [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
         with self.spans.span("sink range", _named(running.item.id, lower, upper)):
             sink.write(lower, upper, updates)
-        took_s = self.watch.monotonic() - began_s
+        took_s = self.watch.now_s() - began_s
         known = self._took.get(running.item.id, Durations())
         self._took[running.item.id] = known.and_one(took_s)
         return upper

@@ -24,8 +24,7 @@ class Cancellation:
     """The end of one statement before its time: on request, or at its deadline.
 
     Every wait of the statement observes the same one. Thread-safe. `timeout_ms` counts from now;
-    0 means no deadline. `monotonic` gives seconds. `waited_s` is how long the statement has waited
-    for frontiers.
+    0 means no deadline. `monotonic` gives seconds.
     """
 
     def __init__(
@@ -36,6 +35,16 @@ class Cancellation:
         self._until = monotonic() + timeout_ms / 1000 if timeout_ms else None
         self._token = CancellationToken()
         self.waited_s = 0.0
+        self._waited_until: float | None = None
+
+    def waited(self, seconds: float) -> None:
+        """Notes that the statement has waited for a frontier for so long, and up to now."""
+        self.waited_s += seconds
+        self._waited_until = self._monotonic()
+
+    def since_waited_s(self) -> float:
+        """Seconds since the statement waited last; 0 if it has not waited."""
+        return 0.0 if self._waited_until is None else self._monotonic() - self._waited_until
 
     def cancel(self) -> None:
         """Ends the statement's waits. Cancelling twice is cancelling once."""
@@ -116,8 +125,12 @@ class FrontierWatch:
     """Wakes waiting threads when a frontier has moved. `monotonic` gives seconds."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.monotonic = monotonic
+        self._monotonic = monotonic
         self._moved = threading.Condition()
+
+    def now_s(self) -> float:
+        """The seconds by which threads wait here."""
+        return self._monotonic()
 
     def signal(self) -> None:
         """Wakes the threads that wait. Call it after any frontier, catalog or status change."""
@@ -132,16 +145,19 @@ class FrontierWatch:
         `reached` is called with the condition's lock held and must be quick. Raises what `reached`
         raises, and SLACKWATER_CANCELED.
         """
-        began = self.monotonic()
+        began = self._monotonic()
         deadline = began + timeout_s
+        has_waited = False
         try:
             with cancellation.on_cancel(self.signal), self._moved:
                 while not reached():
                     cancellation.check()
-                    left = deadline - self.monotonic()
+                    left = deadline - self._monotonic()
                     if left <= 0:
                         return False
+                    has_waited = True
                     self._moved.wait(min(left, _LOOK_S))
             return True
         finally:
-            cancellation.waited_s += self.monotonic() - began
+            if has_waited:
+                cancellation.waited(self._monotonic() - began)
