@@ -303,7 +303,9 @@ def driver():
 
 
 @pytest.fixture
-def place(env, driver):
+def place(env, driver, monkeypatch):
+    # A busy machine may let nobody answer for seconds.
+    monkeypatch.setattr("slackwater.adapter.system.metrics.ANSWER_S", PATIENCE)
     driver.place = None
     place = Place(env, spark=driver)
     yield place

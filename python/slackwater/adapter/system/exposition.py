@@ -23,7 +23,7 @@ Source = TypeVar("Source")
 _ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _BOUNDS = (*map(str, BOUNDS_S), "+Inf")
 _HERE = "\0"
-"""Where the labels of a sample come into the lines of a histogram."""
+"""The place of a sample's labels in the lines of a histogram."""
 
 
 class Kind(Enum):

@@ -31,6 +31,19 @@ def scraped(workplace):
     return [s for family in text_string_to_metric_families(text) for s in family.samples]
 
 
+def complete(workplace):
+    """The samples of a scrape that all parts have answered, which a busy machine may delay."""
+    found = []
+
+    def answered():
+        found[:] = scraped(workplace)
+        parts = [s.value for s in found if s.name == "slackwater_scrape_part_answers"]
+        return parts == [1] * 4
+
+    wait_until(answered, what="all parts answer")
+    return found
+
+
 def value(samples, name, /, **labels):
     """The sum of the samples of that name with these labels; None: there are none."""
     found = [s.value for s in samples if s.name == name and labels.items() <= s.labels.items()]
@@ -50,7 +63,7 @@ def test_a_view_is_followed_from_its_ticks_to_its_drop(workplace):
     workplace.sql("INSERT INTO t VALUES (1, 2), (2, 3)")
     workplace.rows('SELECT * FROM `<b>"`')
     view = id_of(workplace, '<b>"')
-    found = scraped(workplace)
+    found = complete(workplace)
     assert value(found, "slackwater_object_info", object_id=view, name='<b>"') == 1
     assert value(found, "slackwater_hydrated", object_id=view) == 1
     assert value(found, "slackwater_view_failing", object_id=view) == 0
@@ -60,8 +73,6 @@ def test_a_view_is_followed_from_its_ticks_to_its_drop(workplace):
     assert value(found, "slackwater_arrangement_bytes", where="memory") > 0
     limit = value(found, "slackwater_arrangement_limit_bytes", where="memory")
     assert value(found, "slackwater_arrangement_bytes", where="memory") <= limit
-    for part in ("metastore", "replicas", "driver", "errors"):
-        assert value(found, "slackwater_scrape_part_answers", part=part) == 1
     workplace.sql('DROP MATERIALIZED VIEW `<b>"`')
     assert not [s for s in scraped(workplace) if s.labels.get("object_id") == view]
 
@@ -72,7 +83,7 @@ def test_a_row_that_makes_a_view_fail_is_seen_until_it_goes(workplace):
     view = id_of(workplace, "inverse")
 
     def is_failing():
-        return value(scraped(workplace), "slackwater_view_failing", object_id=view)
+        return value(complete(workplace), "slackwater_view_failing", object_id=view)
 
     workplace.sql("INSERT INTO t VALUES (0), (3)")
     wait_until(lambda: is_failing() == 1, what="the view fails")
