@@ -31,6 +31,7 @@ from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.snapshot import ObjectFrontiers, SystemSnapshot
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.adapter.writing.group_commit import CommitTotals
+from slackwater.compute.logs import records_of, rows_of
 from slackwater.compute.records import (
     ArrangementMemory,
     FailureCount,
@@ -236,7 +237,12 @@ def test_ticks_are_totalled_until_they_are_forgotten():
     assert (total.followed, total.recomputed) == (ONE, ONE)
     assert (total.scanned, total.looked_up, total.emitted) == (6, 0, 4)
     assert total.failures == (FailureCount("A", 2),)
-    records.forget(MV)
+    records.add(replace(tick, global_id=T))
+    found = records.totals()
+    # As a replica says them, with failures and without.
+    assert records_of(rows_of(found), TickTotals) == found
+    for each in (MV, T):
+        records.forget(each)
     assert records.totals() == []
 
 
