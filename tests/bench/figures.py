@@ -29,6 +29,7 @@ from tests.bench import (
     lake_sink_figures,
     lake_source_figures,
     large_figures,
+    metrics_figures,
     persist_figures,
     postgres_figures,
     thrift_figures,
@@ -73,12 +74,22 @@ class Coordinator:
 
     def call(self, path, body):
         """The answer, and how long the coordinator says that it took, in milliseconds."""
+        answer, took_ms = self.ask(path, body)
+        return json.loads(answer), took_ms
+
+    def scrape(self):
+        """The metrics as text, and how long the coordinator says that they took."""
+        answer, took_ms = self.ask("/v1/metrics", {})
+        return answer.decode(), took_ms
+
+    def ask(self, path, body):
+        """The bytes of an answer, and the milliseconds."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         self._connection.request("POST", path, json.dumps(body), headers)
         response = self._connection.getresponse()
         answer = response.read()
         assert response.status == 200, answer
-        return json.loads(answer), float(response.headers["Server-Timing"].partition("dur=")[2])
+        return answer, float(response.headers["Server-Timing"].partition("dur=")[2])
 
 
 def inserts(folder):
@@ -316,6 +327,8 @@ FIGURES = {
     "chains": view_figures.chains,
     "small_ticks": tick_figures.small_ticks,
     "ticks": tick_figures.ticks,
+    "scrape": lambda folder: metrics_figures.scrape(folder, lambda at: Coordinator(at).scrape),
+    "counting": metrics_figures.counting,
 }
 
 

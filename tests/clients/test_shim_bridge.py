@@ -204,6 +204,15 @@ def test_replicas_share_memory_by_their_weights(spark: SparkSession) -> None:
     bridge.weigh("somewhere", "a", 9)
     assert limit(second) == pytest.approx(whole / 4, abs=2)
     assert json.loads(bridge.arrangements("somewhere", "a")) == []
+    memory, files = json.loads(bridge.arrangementMemory("somewhere", "a"))
+    assert (memory["where"], memory["used"], files["where"], files["used"]) == (
+        "memory",
+        0,
+        "files",
+        0,
+    )
+    assert memory["limit"] + files["limit"] == limit(first)
+    assert json.loads(bridge.arrangementMemory("elsewhere", "a")) == []
     bridge.endReplica("somewhere", "a")
     assert limit(second) == pytest.approx(whole, abs=2)
     bridge.endReplica("somewhere", "a")

@@ -70,6 +70,8 @@ class World:
     rows: Counter = field(default_factory=Counter)
     errors: Counter = field(default_factory=Counter)
     letters: Counter = field(default_factory=Counter)
+    dead: int = 0
+    """The dead letters that steps have counted."""
     frontier: object = None
     sent: list = field(default_factory=list)
     steps: list = field(default_factory=list)
@@ -145,6 +147,7 @@ class World:
             if export in step.updates:
                 for *row, diff in zip(*step.updates[export].to_pydict().values(), strict=True):
                     into[tuple(row)] += diff
+        self.dead += step.statistics.dead_letters
         for text, diff in zip(*step.errors.get("s", _NONE).to_pydict().values(), strict=True):
             self.errors[text] += diff
         for counts in (self.rows, self.errors, self.letters):
@@ -219,6 +222,7 @@ class World:
     def _check_letters(self):
         """Each message that is no row is a dead letter once, however often it was read."""
         assert set(self.letters.values()) <= {1}
+        assert self.dead == len(self.letters)
         brought = {
             (partition, message.offset)
             for _, partition, message in self.brought()

@@ -255,6 +255,7 @@ def test_a_range_goes_on_where_it_was_left():
     assert [k for k, _, _ in cluster.messages] == [b'{"k":%d}' % k for k in range(6)]
     last = decoded(cluster.records[-1])
     assert last == Progress(None, Pending(Frontier(0), Frontier(5), 6), 0, 1)
+    assert sink.statistics.transactions_committed == 2
     sink.flush()
     assert len(cluster.records) == 2
     sink = opened(cluster, leader.claim())

@@ -5,6 +5,7 @@ Each part takes what it uses. Nothing runs yet: `Coordinator.start` starts what 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,8 +20,10 @@ from sqlalchemy import Engine as SqlEngine
 from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.durable import DurableCatalog
+from slackwater.adapter.catalog.lineage import lineage_of
 from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
+from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.controllers.collections import Collections, recovered
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.controllers.outputs import StoredOutputs
@@ -30,7 +33,7 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.controllers.storage_log import StorageLog
 from slackwater.adapter.coordinator import Coordinator, Identity, Parts
 from slackwater.adapter.ddl.changefeeds import ChangefeedDefinitions
-from slackwater.adapter.ddl.changes import Changes
+from slackwater.adapter.ddl.changes import Changed, Changes
 from slackwater.adapter.ddl.clusters import ClusterDefinitions
 from slackwater.adapter.ddl.connections import ConnectionDefinitions, Validate
 from slackwater.adapter.ddl.dispatch import Definitions
@@ -61,6 +64,7 @@ from slackwater.adapter.ddl.tables import Tables
 from slackwater.adapter.ddl.topics import TopicDefinitions
 from slackwater.adapter.ddl.upgrade import upgrade
 from slackwater.adapter.ddl.views import ViewDefinitions
+from slackwater.adapter.external.lineage import LineageSender, emitter, is_asked_for
 from slackwater.adapter.external.trials.validation import validate
 from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.history.recorder import History
@@ -72,13 +76,14 @@ from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.reading.subscriptions import Subscriptions
 from slackwater.adapter.sessions.sessions import Advice, Sessions
+from slackwater.adapter.sessions.statement_counts import StatementCounts
 from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.checks import Checks
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.lakes import LakeSources
-from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.replica import StorageReplicas
 from slackwater.adapter.sources.replica_inbox import ReplicaInbox
@@ -92,6 +97,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.metrics import CountingParts, Metrics
 from slackwater.adapter.system.notices import (
     STALLED_HINT,
     UNINDEXED_HINT,
@@ -124,6 +130,7 @@ from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import NoSpans, Spans
 from slackwater.storage.controller.shell import Storage
 from slackwater.storage.ingestion import IngestionRunner
 from slackwater.storage.postgres.ingestion import PostgresIngestion
@@ -140,7 +147,7 @@ class Given:
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
     write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
     `parameters_file` may have parameters of the system, and may change. `validate` tries a
-    connection.
+    connection. `spans` takes those of statements, ticks, steps of sources and ranges of sinks.
     """
 
     engine: SqlEngine
@@ -157,6 +164,7 @@ class Given:
     mark: CatalogMark = field(default_factory=Unmarked)
     parameters_file: Path | None = None
     validate: Validate = validate
+    spans: Spans = field(default_factory=NoSpans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,8 @@ class _Base:
     steady_ms: SteadyClock
     sessions: Sessions
     history: History
+    statement_counts: StatementCounts
+    spans: Spans
     planner: Planner
     dataflows: Dataflows
     committer: GroupCommitter
@@ -239,7 +249,8 @@ def open_coordinator(given: Given) -> Coordinator:
     indexes = Indexes(base.relations, given.spark, base.planner)
     replicas = _replicas(base, connectors)
     implications = _implications(given, base, connectors, replicas)
-    changes = _changes(base, connectors, implications)
+    lineage = LineageSender(emitter, given.clock) if is_asked_for(os.environ) else None
+    changes = _changes(base, connectors, implications, _told_as_lineage(given, lineage))
     parameters = _parameters(given, base, changes, replicas)
     maintenance = _maintenance(given, base)
     definitions = _definitions(
@@ -259,7 +270,8 @@ def open_coordinator(given: Given) -> Coordinator:
             FollowedQueries(base.planner, base.dataflows),
         ),
     )
-    performers = _performers(base, rooms, changes)
+    metrics = _metrics(given, base, connectors, system)
+    performers = _performers(base, rooms, changes, metrics)
     started = threading.Event()
     base.configured.append(maintenance.configure)
     parameters.read_file()
@@ -281,10 +293,11 @@ def open_coordinator(given: Given) -> Coordinator:
             tunnels=connectors.tunnels,
             webhooks=connectors.webhooks,
             changefeeds=connectors.changefeeds,
-            changefeed_sources=connectors.changefeed_sources,
             sinks=connectors.sinks,
             reads=reads,
             system=system,
+            metrics=metrics,
+            lineage=lineage,
             changes=changes,
             implications=implications,
             maintenance=maintenance,
@@ -300,18 +313,34 @@ def open_coordinator(given: Given) -> Coordinator:
     )
 
 
-def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
+def _performers(base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics) -> Performers:
     tables = rooms.definitions.tables
     return Performers(
         base.sessions,
         base.history,
+        base.statement_counts,
+        base.spans,
         rooms.reads,
         Peeks(base.relations, base.dataflows, base.stashed),
         rooms.writes,
         StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
         Statements(rooms, base.relations, base.timeline),
         rooms.definitions,
+        metrics,
     )
+
+
+def _metrics(given: Given, base: _Base, connectors: _Connectors, system: SystemTables) -> Metrics:
+    parts = CountingParts(
+        base.statement_counts,
+        base.committer,
+        base.dataflows,
+        connectors.ingestion,
+        connectors.changefeed_sources,
+        connectors.postgres,
+        connectors.sinks,
+    )
+    return Metrics(system, base.relations, parts, given.epoch)
 
 
 def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTables:
@@ -328,7 +357,25 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
     return SystemTables(base.relations, base.timeline, running)
 
 
-def _changes(base: _Base, connectors: _Connectors, implications: Implications) -> Changes:
+def _told_as_lineage(given: Given, lineage: LineageSender | None) -> Changed:
+    """Gives the changes of the catalog to the sender, if there is one."""
+    namespace = os.environ.get("OPENLINEAGE_NAMESPACE") or given.location
+
+    def changed(diff: CatalogDiff, before: CatalogState, after: CatalogState) -> None:
+        if lineage is None:
+            return
+        try:
+            lineage.tell(lineage_of(diff, before, after, namespace))
+        except Exception:
+            # The change is durable: its statement does not fail because nobody could be told.
+            structlog.get_logger("lineage").exception("change not told")
+
+    return changed
+
+
+def _changes(
+    base: _Base, connectors: _Connectors, implications: Implications, changed: Changed
+) -> Changes:
     def forget_source(conn: Connection, source: GlobalId) -> None:
         connectors.states.forget(conn, source)
         connectors.postgres.abandon(conn, source)
@@ -339,7 +386,9 @@ def _changes(base: _Base, connectors: _Connectors, implications: Implications) -
         ItemKind.CONNECTION: TunnelKeys.forget,
     }
     relations = base.relations
-    return Changes(relations.catalog, relations.persist, base.timeline, implications, on_drop)
+    return Changes(
+        relations.catalog, relations.persist, base.timeline, implications, on_drop, changed
+    )
 
 
 def _base(given: Given) -> _Base:
@@ -428,6 +477,8 @@ def _base(given: Given) -> _Base:
         steady_ms,
         sessions,
         history,
+        StatementCounts(given.monotonic),
+        given.spans,
         planner,
         dataflows,
         committer,
@@ -487,7 +538,9 @@ def _connecting(
             stashed.discard,
             lambda: given.spark.end_replica(share.name),
         )
-        options = ReplicaOptions(share.name, clock_ms=clock_ms, monotonic=given.monotonic)
+        options = ReplicaOptions(
+            share.name, clock_ms=clock_ms, monotonic=given.monotonic, spans=given.spans
+        )
         replica = LocalReplica(parts, respond, options)
         replica.start()
         return replica
@@ -499,16 +552,17 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
     relations, persist = base.relations, base.relations.persist
     states = SourceStates(persist.transactions, base.committer)
     secrets = Secrets(persist.transactions)
-    metrics = Metrics()
+    counts = CheckpointCounts(given.monotonic)
     checkpoints = DatabaseStore(persist.transactions, clock_ms=given.clock)
     steps = SourceSteps(
         persist,
         relations.catalog,
         states,
         clock_ms=given.clock,
-        metrics=metrics,
+        counts=counts,
         begin=base.collections.begin,
         signal=base.timeline.watch.signal,
+        spans=given.spans,
     )
     ingestion = IngestionRunner(steps.commit, states.record, given.clock)
     webhooks = Webhooks(
@@ -526,10 +580,10 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
         store=checkpoints,
         wake=ingestion.wake,
         listening=lambda: webhooks.listening,
-        metrics=metrics,
+        counts=counts,
     )
     changefeed_sources = ChangefeedSources(
-        relations, changefeeds, base.committer, checkpoints, metrics
+        relations, changefeeds, base.committer, checkpoints, counts
     )
     tunnels = Tunnels()
     keys = TunnelKeys(persist.transactions)
@@ -565,7 +619,13 @@ def _connectors(given: Given, base: _Base) -> _Connectors:
             lakes,
         ),
         sinks=SinkRunner(
-            relations, base.timeline.watch, awaited, targets, given.clock, given.on_fatal
+            relations,
+            base.timeline.watch,
+            awaited,
+            targets,
+            given.clock,
+            given.on_fatal,
+            given.spans,
         ),
         targets=targets,
         awaited_sinks=awaited,

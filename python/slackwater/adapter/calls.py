@@ -26,7 +26,10 @@ from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
+from slackwater.adapter.sessions.statement_counts import StatementCounts, statement_type
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.system.exposition import CONTENT_TYPE
+from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
@@ -37,6 +40,7 @@ from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import Spans
 
 START_POLL_S = 0.2
 
@@ -52,11 +56,11 @@ _log = structlog.get_logger("statement")
 class Endpoint(Generic[Asked]):
     """The type of the requests of a path, and the function that answers them, in any thread.
 
-    The answer is `Rows`, or JSON; None: there is no such object.
+    The answer is `Rows`, a text, or JSON; None: there is no such object.
     """
 
     request: type[Asked]
-    answer: Callable[[Caller, Asked], Rows | Mapping[str, Any] | None]
+    answer: Callable[[Caller, Asked], Rows | Text | Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +72,21 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """A text of this type of media."""
+
+    text: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
 class Told(Generic[Answer]):
     """A call, as the history of statements is told of it.
 
     `result` is what an answer means for its statement. Without it, the call is told of only when it
     fails, which ends the statement; of one that is a part of another one, not even then. The text
-    is the request's own, or what the caller says.
+    is the request's own, or what the caller says. It counts as a statement of the type `counted`
+    for metrics; None: it does not.
     """
 
     result: Callable[[Answer], Bound | Wrote | Done] | None = None
@@ -82,6 +95,7 @@ class Told(Generic[Answer]):
     writes: bool = False
     planned_ms: int | None = None
     is_part: bool = False
+    counted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +104,15 @@ class Performers:
 
     sessions: Sessions
     history: History
+    counts: StatementCounts
+    spans: Spans
     reads: Reads
     peeks: Peeks
     writes: Writes
     staged: StagedTables
     statements: Statements
     definitions: Definitions
+    metrics: Metrics
 
 
 class Calls:
@@ -114,12 +131,15 @@ class Calls:
         self._engine = engine
         self._sessions = performers.sessions
         self._history = performers.history
+        self._counts = performers.counts
+        self._spans = performers.spans
         self._reads = performers.reads
         self._peeks = performers.peeks
         self._writes = performers.writes
         self._staged = performers.staged
         self._statements = performers.statements
         self._definitions = performers.definitions
+        self._metrics = performers.metrics
         self._started = started
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
@@ -174,6 +194,7 @@ class Calls:
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
             "/v1/waits": Endpoint(protocol.Waits, self._waits),
+            "/v1/metrics": Endpoint(protocol.ReadMetrics, self._read_metrics),
         }
 
     def _defining(
@@ -187,7 +208,11 @@ class Calls:
         No block takes it.
         """
 
-        told: Told[Defined] = Told(lambda _: Done(), kind=statement.lower().replace(" ", "_"))
+        told: Told[Defined] = Told(
+            lambda _: Done(),
+            kind=statement.lower().replace(" ", "_"),
+            counted=statement_type(statement),
+        )
 
         def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
             def action(execution: Execution) -> Defined:
@@ -264,8 +289,8 @@ class Calls:
         """Runs a statement's call so that it can be cancelled and can fail a transaction.
 
         It has the time that the session's statement_timeout gives, counted from now. Lines of the
-        log that are written meanwhile have the session and the statement, and the history is told
-        of it, unless the coordinator itself makes the call.
+        log that are written meanwhile have the session and the statement. The history is told of
+        it, and it is counted, unless the coordinator itself makes the call.
         """
         session = self._session(caller)
         timeout_ms = variables.milliseconds(session.variable("statement_timeout"))
@@ -277,11 +302,13 @@ class Calls:
         try:
             while not self._started.wait(START_POLL_S):
                 cancellation.check_deadline("the coordinator started")
+            named = {"session": caller.session, "statement": caller.statement}
+            counted = None if caller.internal else told.counted
             with (
-                structlog.contextvars.bound_contextvars(
-                    session=caller.session, statement=caller.statement
-                ),
+                structlog.contextvars.bound_contextvars(**named),
                 self._engine.ended_by(cancellation),
+                self._counts.counted(counted, cancellation),
+                self._spans.span(told.counted or "call", named),
             ):
                 answer = action(Execution(session, caller.where, cancellation))
         except Exception as error:
@@ -330,7 +357,10 @@ class Calls:
             return Rows(result.to_ipc(), tuple(execution.session.take_notices())), count
 
         told: Told[tuple[Rows, int | None]] = Told(
-            lambda answer: Done(answer[1]), asked.text, planned_ms=asked.planned_at
+            lambda answer: Done(answer[1]),
+            asked.text,
+            planned_ms=asked.planned_at,
+            counted=statement_type(asked.text),
         )
         return self._running(caller, action, told)[0]
 
@@ -360,6 +390,8 @@ class Calls:
         told: Told[Mapping[str, Any]] = Told(
             lambda answer: Bound(answer["timestamp"], answer["hold"]),
             writes=bool(asked.write_targets),
+            # What a statement reads that writes as well is a part of it.
+            counted=None if asked.write_targets else "select",
         )
         return self._running(caller, action, told)
 
@@ -412,7 +444,9 @@ class Calls:
             return self._staged.write(execution, asked)
 
         told: Told[WriteResult] = Told(
-            lambda done: Wrote(done.timestamp, done.inserted + done.deleted), writes=True
+            lambda done: Wrote(done.timestamp, done.inserted + done.deleted),
+            writes=True,
+            counted="write",
         )
         done = self._running(caller, action, told)
         return {
@@ -423,6 +457,9 @@ class Calls:
 
     def _prepare_write(self, _: Caller, asked: protocol.PrepareWrite) -> Mapping[str, Any]:
         return {"directory": self._writes.directory(asked)}
+
+    def _read_metrics(self, _: Caller, __: protocol.ReadMetrics) -> Text:
+        return Text(self._metrics.text(), CONTENT_TYPE)
 
     # Catalog
 

@@ -18,16 +18,17 @@ from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.implications import Implications
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.schedules import ClusterSchedules
+from slackwater.adapter.external.lineage import LineageSender
 from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.adapter.history.recorder import History
 from slackwater.adapter.maintenance import Maintenance
 from slackwater.adapter.reading.reads import LockLease, Reads
 from slackwater.adapter.sessions.sessions import Sessions
-from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -70,10 +71,11 @@ class Parts:
     tunnels: Tunnels
     webhooks: Webhooks
     changefeeds: Changefeeds
-    changefeed_sources: ChangefeedSources
     sinks: SinkRunner
     reads: Reads
     system: SystemTables
+    metrics: Metrics
+    lineage: LineageSender | None
     changes: Changes
     implications: Implications
     maintenance: Maintenance
@@ -107,6 +109,8 @@ class Coordinator:
         """Starts the committer, then everything that the catalog has. Returns when it runs."""
         self.parts.committer.start()
         self.parts.committer.flush()
+        if self.parts.lineage is not None:
+            self.parts.lineage.start()
         self.parts.webhooks.start()
         self.parts.changefeeds.start()
         self.parts.postgres.start()
@@ -132,10 +136,12 @@ class Coordinator:
         self.parts.compute.close()
         self.parts.committer.stop()
         self.parts.history.stop()
+        if self.parts.lineage is not None:
+            self.parts.lineage.close()
 
     def metrics(self) -> bytes:
-        """The metrics now, as Prometheus reads them."""
-        return self.parts.changefeed_sources.metrics_text(self.parts.timeline.clock_ms())
+        """The metrics now, as Prometheus reads them. See `Metrics.text`."""
+        return self.parts.metrics.text()
 
     def status(self) -> Mapping[str, Any]:
         """The epoch, the location and the version of the coordinator. Waits for nothing."""

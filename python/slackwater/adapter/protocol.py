@@ -471,6 +471,11 @@ class DropRelation:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadMetrics:
+    """The metrics now, as Prometheus reads them."""
+
+
+@dataclass(frozen=True, slots=True)
 class NewView:
     """Creates a view. `schema` has its columns, with their comments."""
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
-from slackwater.compute.records import ArrangementSize, StepRecord
+from slackwater.compute.records import ArrangementMemory, ArrangementSize, StepRecord
 from slackwater.persist.parts import FileBody, NewPart, Part
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.plan.algebra import AnalyzedPlan
@@ -467,6 +467,9 @@ class Engine(Protocol):
 
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements that programs of the replica keep, with all settings."""
+
+    def arrangement_memory(self) -> Sequence[ArrangementMemory]:
+        """The room for these arrangements, in memory and in files."""
 
     def open_program(
         self,

@@ -48,9 +48,10 @@ from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.controller.protocol import AllowCompaction
 from slackwater.persist.appends import UnknownShard
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import SlackwaterError, first_line
 from slackwater.repr.frontier import EMPTY_FRONTIER, MINIMUM_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import NoSpans, Spans
 
 HEARTBEAT_MS = 1000
 """The least time between two heartbeats."""
@@ -74,7 +75,7 @@ class ReplicaParts:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """A replica's name, the limits of its views, and its clocks.
+    """A replica's name, the limits of its views, its clocks, and who takes its spans.
 
     `clock_ms` gives milliseconds since the epoch, and `monotonic` seconds.
     """
@@ -83,6 +84,7 @@ class ReplicaOptions:
     limits: Limits = field(default_factory=Limits)
     clock_ms: Callable[[], int] = wall_clock_ms
     monotonic: Callable[[], float] = time.monotonic
+    spans: Spans = field(default_factory=NoSpans)
 
 
 class LocalReplica:
@@ -101,6 +103,7 @@ class LocalReplica:
         self._respond = respond
         self._options = options
         self._shards = parts.shards
+        self._engine = parts.engine
         self._dropped = parts.dropped
         self._offers = Offers(respond)
         self._lock = threading.Lock()
@@ -122,7 +125,7 @@ class LocalReplica:
             self._offers,
             parts.engine,
             Listeners(self._moved, parts.on_end, self._told, self._alive, self._give),
-            WorkerOptions(options.name, options.limits, options.monotonic),
+            WorkerOptions(options.name, options.limits, options.monotonic, options.spans),
         )
 
     def start(self) -> None:
@@ -242,8 +245,15 @@ class LocalReplica:
                     return PeekRows(rows_of(self._worker.hydration_progress()))
                 case Log.ARRANGEMENTS:
                     return PeekRows(rows_of(self._worker.arrangements()))
+                case Log.TICK_TOTALS:
+                    return PeekRows(rows_of(self._worker.records.totals()))
+                case Log.ARRANGEMENT_MEMORY:
+                    return PeekRows(rows_of(self._engine.arrangement_memory()))
         except SlackwaterError as error:
             return PeekFailed(error.message, _problem(error, self._options.clock_ms()))
+        except Exception as error:
+            # Who has asked would wait for ever.
+            return PeekFailed(first_line(str(error)))
 
     # Threads that plan
 
@@ -268,6 +278,7 @@ class LocalReplica:
                 self._moved({global_id: upper})
 
     def _not_planned(self, global_id: GlobalId, failure: Failure) -> None:
+        self._worker.records.failed(global_id, failure.error.condition)
         self._told(ReportTrouble(global_id, failure, None))
 
     # The worker's threads

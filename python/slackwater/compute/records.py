@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from slackwater.repr.durations import Durations
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
@@ -76,6 +77,50 @@ class TickRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class FailureCount:
+    """The number of ticks of a dataflow that have failed with a condition."""
+
+    condition: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TickTotals:
+    """The ticks of a dataflow since the replica has it: those that were committed, and failures.
+
+    `followed` are the durations of ticks by its program, `recomputed` of the others. `scanned`,
+    `looked_up` and `emitted` are sums over `TickRecord`.
+    """
+
+    global_id: GlobalId
+    followed: Durations = field(default_factory=Durations)
+    recomputed: Durations = field(default_factory=Durations)
+    scanned: int = 0
+    looked_up: int = 0
+    emitted: int = 0
+    failures: tuple[FailureCount, ...] = ()
+
+    def and_tick(self, tick: TickRecord) -> TickTotals:
+        """These, and one more that was committed."""
+        took_s = tick.times.whole_us / 1_000_000
+        counted = replace(
+            self,
+            scanned=self.scanned + tick.scanned,
+            looked_up=self.looked_up + tick.looked_up,
+            emitted=self.emitted + tick.emitted,
+        )
+        if tick.by_program:
+            return replace(counted, followed=self.followed.and_one(took_s))
+        return replace(counted, recomputed=self.recomputed.and_one(took_s))
+
+    def and_failure(self, condition: str) -> TickTotals:
+        """These, and one that has failed."""
+        numbers = {each.condition: each.number for each in self.failures}
+        numbers[condition] = numbers.get(condition, 0) + 1
+        return replace(self, failures=tuple(FailureCount(*each) for each in numbers.items()))
+
+
+@dataclass(frozen=True, slots=True)
 class HydrationProgress:
     """A dataflow that reads whole inputs, for `elapsed_ms` until now.
 
@@ -108,20 +153,48 @@ class ArrangementSize:
     readers: tuple[GlobalId, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ArrangementMemory:
+    """The room for the arrangements of a replica, in bytes: what is taken of it, and its limit.
+
+    `where`: `memory`, or `files` for what the memory has no room for.
+    """
+
+    where: str
+    used_bytes: int
+    limit_bytes: int
+
+
 @dataclass(slots=True)
 class TickRecords:
-    """The last ticks of each dataflow. Thread-safe."""
+    """The last ticks of each dataflow, and totals of all that it made. Thread-safe."""
 
     _ticks: dict[GlobalId, deque[TickRecord]] = field(default_factory=dict)
+    _totals: dict[GlobalId, TickTotals] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, record: TickRecord) -> None:
         with self._lock:
             self._ticks.setdefault(record.global_id, deque(maxlen=KEPT)).append(record)
+            self._totals[record.global_id] = self._total(record.global_id).and_tick(record)
+
+    def failed(self, global_id: GlobalId, condition: str) -> None:
+        """Counts a tick that has failed."""
+        with self._lock:
+            self._totals[global_id] = self._total(global_id).and_failure(condition)
+
+    def _total(self, global_id: GlobalId) -> TickTotals:
+        return self._totals.get(global_id) or TickTotals(global_id)
 
     def forget(self, global_id: GlobalId) -> None:
         with self._lock:
             self._ticks.pop(global_id, None)
+            self._totals.pop(global_id, None)
+
+    def totals(self) -> Sequence[TickTotals]:
+        """The totals of each dataflow that has ticked or failed."""
+        with self._lock:
+            return list(self._totals.values())
 
     def last(self, global_id: GlobalId) -> TickRecord | None:
         with self._lock:

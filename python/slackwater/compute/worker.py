@@ -60,6 +60,7 @@ from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import Fail, NoSpans, Spans
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
@@ -113,7 +114,7 @@ class Listeners:
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """A worker's name in logs and in names of threads, its views' limits, and its clock.
+    """A worker's name in logs and in names of threads, its views' limits, its clock, its spans.
 
     `monotonic` returns seconds, by which pauses and what ticks cost are measured.
     """
@@ -121,6 +122,7 @@ class WorkerOptions:
     name: str = "replica"
     limits: Limits = field(default_factory=Limits)
     monotonic: Callable[[], float] = time.monotonic
+    spans: Spans = field(default_factory=NoSpans)
 
 
 class Worker:
@@ -154,6 +156,7 @@ class Worker:
         self._name = options.name
         self._limits = options.limits
         self._monotonic = options.monotonic
+        self._spans = options.spans
         self._changed = threading.Condition()
         self._replica = Replica()
         self._runs: dict[Work, _Run] = {}
@@ -248,7 +251,7 @@ class Worker:
 
     @property
     def records(self) -> TickRecords:
-        """The last ticks that were committed here."""
+        """The ticks that were committed here."""
         return self._records
 
     def hydration_progress(self) -> Sequence[HydrationProgress]:
@@ -550,10 +553,11 @@ class Worker:
 
         None: it was computed, and has no result before what waits is committed.
         """
-        with bound_contextvars(**_named(run.work)):
-            return self._done(view, run, most_ms)
+        named = _named(run.work)
+        with bound_contextvars(**named), self._spans.span("tick", named) as fail:
+            return self._done(view, run, most_ms, fail)
 
-    def _done(self, view: Maintained, run: _Run, most_ms: int | None) -> Result | None:
+    def _done(self, view: Maintained, run: _Run, most_ms: int | None, fail: Fail) -> Result | None:
         waits = False
         try:
             with self._engine.ended_by(run.cancellation):
@@ -562,6 +566,8 @@ class Worker:
                 self._uncommitted.append(result)
                 waits = True
                 return None
+            if isinstance(result, Failed):
+                fail(result.error.condition)
             self._tell_all(run.work, result)
         finally:
             if not waits:
@@ -587,6 +593,7 @@ class Worker:
     def _tell(self, work: Work, result: Result) -> None:
         if isinstance(result, Failed):
             _LOG.warning("tick_failed", view=work.flow.global_id, error=str(result.error))
+            self._records.failed(work.flow.global_id, result.error.condition)
         with self._changed:
             effects = self._replica.finish(work, result, self._now_ms())
             self._changed.notify_all()
@@ -770,10 +777,11 @@ class Worker:
             self._views.pop(global_id).end()
 
 
-def _named(work: Work) -> dict[str, object]:
+def _named(work: Work) -> dict[str, str | int]:
     """The names by which log lines tell for what they were written."""
-    interval = {} if work.tick is None else {"lower": work.tick.lower, "upper": work.tick.upper}
-    return {"dataflow": work.flow.global_id, **interval}
+    if (tick := work.tick) is None:
+        return {"dataflow": work.flow.global_id}
+    return {"dataflow": work.flow.global_id, "lower": tick.lower, "upper": tick.upper}
 
 
 def _may_have_moved(result: Result) -> bool:

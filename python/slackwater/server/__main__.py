@@ -49,6 +49,7 @@ from slackwater.persist.locations import Location, parse_location
 from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, invalid_option, user_error
+from slackwater.repr.spans import NoSpans
 from slackwater.server.catalog_mark import FileMark
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
@@ -60,6 +61,7 @@ from slackwater.server.leader_lease import LeaderLease, running_ms
 if TYPE_CHECKING:
     # Whoever joins another leader needs neither.
     from slackwater.adapter.coordinator import Coordinator
+    from slackwater.adapter.external.tracing import Tracing
     from slackwater.spark.bridge import SparkBridge
 
 PING_TIMEOUT_S = 2.0
@@ -374,6 +376,7 @@ class _Opened:
     leader_lease: LeaderLease
     gate: BackendGate
     ingress: Ingress | None
+    tracing: Tracing | None
 
 
 def _serve(settings: ProcessSettings, leadership: Leadership, answers: int) -> int:
@@ -417,6 +420,7 @@ def _open(
 ) -> _Opened:
     """Opens the parts of a leader. When that fails, another process may lead at once."""
     from slackwater.adapter.assembly import Given, open_coordinator
+    from slackwater.adapter.external.tracing import is_asked_for, open_tracing
     from slackwater.adapter.reading.reads import LockLease
     from slackwater.spark.bridge import SparkBridge
     from slackwater.spark.driver import Driver
@@ -430,6 +434,7 @@ def _open(
         ingress = _ingress(settings, leadership, gate)
         if ingress is not None:
             undo.callback(ingress.stop)
+        tracing = open_tracing() if is_asked_for(os.environ) else None
         coordinator = open_coordinator(
             Given(
                 engine=leadership.engine,
@@ -442,10 +447,11 @@ def _open(
                 lease=LockLease(settings.lease_ms),
                 parameters_file=settings.parameters_file,
                 mark=leadership.mark,
+                spans=tracing or NoSpans(),
             )
         )
         undo.pop_all()
-        return _Opened(coordinator, bridge, leader_lease, gate, ingress)
+        return _Opened(coordinator, bridge, leader_lease, gate, ingress, tracing)
 
 
 def _close(opened: _Opened, leadership: Leadership) -> None:
@@ -458,6 +464,8 @@ def _close(opened: _Opened, leadership: Leadership) -> None:
     closing = threading.Thread(target=opened.coordinator.close, daemon=True)
     closing.start()
     closing.join(SHUTDOWN_TIMEOUT_S)
+    if opened.tracing is not None:
+        opened.tracing.close()
     opened.leader_lease.give_up()
 
 

@@ -13,9 +13,9 @@ class Lane(Enum):
     """A group of calls with threads of its own, so that none of another group can keep it waiting.
 
     CONTROL: calls that wait for nothing at all. QUICK: those that only the metastore may keep
-    waiting. INSIDE: calls that a statement or a tick makes from inside, by way of Spark, and those
-    with which a statement ends: what they belong to was admitted already, and waits for them.
-    STATEMENT: everything else.
+    waiting, or a second for each replica. INSIDE: calls that a statement or a tick makes from
+    inside, by way of Spark, and those with which a statement ends: what they belong to was admitted
+    already, and waits for them. STATEMENT: everything else.
     """
 
     CONTROL = "control"
@@ -37,6 +37,7 @@ QUICK_CALLS = frozenset(
         "/v1/catalog/find_schemas",
         "/v1/catalog/find_relations",
         "/v1/catalog/find_columns",
+        "/v1/metrics",
     }
 )
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 import structlog
 
 from slackwater.adapter import protocol
-from slackwater.adapter.calls import Endpoint, Rows
+from slackwater.adapter.calls import Endpoint, Rows, Text
 from slackwater.adapter.coordinator import Coordinator
 from slackwater.adapter.protocol import Caller
 from slackwater.persist.leadership import Fenced
@@ -245,7 +245,7 @@ class Face:
         timer.start()
 
 
-def _response(result: Rows | Mapping[str, Any] | None, limit_bytes: int) -> Response:
+def _response(result: Rows | Text | Mapping[str, Any] | None, limit_bytes: int) -> Response:
     """The result as an HTTP response. Raises SLACKWATER_TOO_LARGE."""
     if result is None:
         return Response(status=404)
@@ -254,6 +254,9 @@ def _response(result: Rows | Mapping[str, Any] | None, limit_bytes: int) -> Resp
         told = quote(json.dumps(result.notices))
         headers = {"X-Slackwater-Notices": told} if result.notices else {}
         return Response(result.ipc, media_type=ARROW_STREAM, headers=headers)
+    if isinstance(result, Text):
+        _refuse_large(result.text, limit_bytes)
+        return Response(result.text, media_type=result.media_type)
     text = json.dumps(result).encode()
     _refuse_large(text, limit_bytes)
     return Response(text)

@@ -45,7 +45,7 @@ from slackwater.compute.engine import (
     WrittenFile,
 )
 from slackwater.compute.peeked_rows import PeekStashed
-from slackwater.compute.records import ArrangementSize, StepRecord
+from slackwater.compute.records import ArrangementMemory, ArrangementSize, StepRecord
 from slackwater.persist.ipc import from_stream, to_stream
 from slackwater.planner.delta.program import Program, Size
 from slackwater.planner.parser.names import CATALOG, DEFAULT_SCHEMA
@@ -288,6 +288,12 @@ class SparkBridge:
             )
             for each in found
         )
+
+    def arrangement_memory(self) -> Sequence[ArrangementMemory]:
+        """The room for the replica's arrangements, as `Engine.arrangement_memory` promises."""
+        environment, replica = self._driver.environment, self._replica
+        found = json.loads(call(self._scala().arrangementMemory, environment, replica))
+        return tuple(ArrangementMemory(w["where"], w["used"], w["limit"]) for w in found)
 
     def open_program(
         self,

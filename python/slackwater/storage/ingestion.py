@@ -50,7 +50,8 @@ class SourceStatistics:
     """Counters of one source since it was created, or, in a step, of that step.
 
     `offset_known` and `offset_committed` are positions (ticks, files), not increments.
-    `rows_skipped` counts malformed rows that ON ERROR SKIP left out. `snapshot_records_known` and
+    `rows_skipped` counts malformed rows that ON ERROR SKIP left out, `dead_letters` messages that
+    became one. `snapshot_records_known` and
     `snapshot_records_staged` are those of a snapshot of which that can be said. `begun` are the
     exports that were added to the running source and have their first contents.
     """
@@ -66,6 +67,7 @@ class SourceStatistics:
     snapshot_records_known: int | None = None
     snapshot_records_staged: int | None = None
     begun: tuple[str, ...] = ()
+    dead_letters: int = 0
 
     def during(self, step: SourceStatistics | None) -> SourceStatistics:
         """These counters while `step` is being made. None: no step that takes long is."""
@@ -95,6 +97,7 @@ class SourceStatistics:
             snapshot_records_known=step.snapshot_records_known or self.snapshot_records_known,
             snapshot_records_staged=step.snapshot_records_staged or self.snapshot_records_staged,
             begun=(*self.begun, *step.begun),
+            dead_letters=self.dead_letters + step.dead_letters,
         )
 
 
@@ -348,6 +351,12 @@ class IngestionRunner:
             return {
                 w.source_id: w.reached.statistics.during(w.progress) for w in self._running.values()
             }
+
+    def frontiers(self) -> dict[GlobalId, SourceFrontier]:
+        """Up to where what each source has read is durable; sources without a step are left out."""
+        with self._changed:
+            found = [(w.source_id, w.reached.frontier) for w in self._running.values()]
+        return {source_id: each for source_id, each in found if each is not None}
 
     def signal(self) -> None:
         """Lets those who wait look whether they still want to."""

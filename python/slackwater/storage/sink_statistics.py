@@ -1,32 +1,45 @@
-"""Counts of a sink's messages."""
+"""Counts of a sink's messages and transactions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
 class SinkStatistics:
-    """Messages and their bytes: handed over, and committed."""
+    """Messages and their bytes, handed over and committed; and the transactions of Kafka.
+
+    `transactions_aborted` counts those that were begun and not committed, whatever became of them.
+    """
 
     messages_staged: int = 0
     messages_committed: int = 0
     bytes_staged: int = 0
     bytes_committed: int = 0
+    transactions_committed: int = 0
+    transactions_aborted: int = 0
 
     def and_staged(self, messages: int, size_bytes: int) -> SinkStatistics:
         """These, and so many that were handed over."""
-        return SinkStatistics(
-            self.messages_staged + messages,
-            self.messages_committed,
-            self.bytes_staged + size_bytes,
-            self.bytes_committed,
+        return replace(
+            self,
+            messages_staged=self.messages_staged + messages,
+            bytes_staged=self.bytes_staged + size_bytes,
         )
 
     def and_committed(self) -> SinkStatistics:
         """These, when all that was handed over is committed."""
-        staged, size_bytes = self.messages_staged, self.bytes_staged
-        return SinkStatistics(staged, staged, size_bytes, size_bytes)
+        return replace(
+            self, messages_committed=self.messages_staged, bytes_committed=self.bytes_staged
+        )
+
+    def and_transaction(self, *, committed: bool) -> SinkStatistics:
+        """These, and one more transaction, which was committed or not."""
+        return replace(
+            self,
+            transactions_committed=self.transactions_committed + committed,
+            transactions_aborted=self.transactions_aborted + (not committed),
+        )
 
     def and_more(self, other: SinkStatistics) -> SinkStatistics:
         """Both together."""
@@ -35,4 +48,6 @@ class SinkStatistics:
             self.messages_committed + other.messages_committed,
             self.bytes_staged + other.bytes_staged,
             self.bytes_committed + other.bytes_committed,
+            self.transactions_committed + other.transactions_committed,
+            self.transactions_aborted + other.transactions_aborted,
         )

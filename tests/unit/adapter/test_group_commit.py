@@ -179,6 +179,8 @@ def test_an_outage_fails_what_is_pending_and_then_it_goes_on():
     with running(log) as (committer, _):
         assert failure(committer.submit(a_write(1))) == "SLACKWATER_METASTORE_UNAVAILABLE"
         assert committer.submit(a_write(2)).result(PATIENCE).inserted == 1
+        assert committer.totals.failures == {"SLACKWATER_METASTORE_UNAVAILABLE": 1}
+        assert committer.totals.took.number >= 1
     assert [k for _, k, _, _ in log.updates] == [2]
 
 

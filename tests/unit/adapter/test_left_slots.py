@@ -94,12 +94,16 @@ def test_a_log_that_is_kept_for_a_source_is_told_from_a_gibibyte_on():
         if step is not None:
             world.commit(step)
             world.ingestion.committed(step)
+        slot = world.server.slot
+        kept = None if slot is None else slot.retained_bytes
+        assert world.ingestion.retained_bytes in (None, kept)
         found = world.ingestion.retained
         assert (None if found is None else found.size_bytes) == expected
         if expected == RETAINED_BYTES:
             since_ms = found.since_ms
         elif expected is not None:
             assert found.since_ms == since_ms
+    assert world.ingestion.retained_bytes == 5
 
 
 def test_the_notice_of_a_log_says_what_to_do():

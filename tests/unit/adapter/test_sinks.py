@@ -79,6 +79,7 @@ def test_a_sink_goes_on_after_a_restart_where_its_files_end(place, out):
         assert place.item("s").details.as_of == as_of
     caught_up(place, out, time)
     assert written(out) == {(k, "a", 1): 1 for k in range(1, 5)}
+    place.wait(lambda: place.env.sinks.took()[place.item("s").id].number > 0)
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -7,14 +7,14 @@ import pytest
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
-from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.source_states import HISTORY_KEPT, SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
 from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import source_states, source_status_history
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.ingestion import SourceStatus, StatusChange
+from slackwater.storage.ingestion import Reached, SourceStatus, StatusChange
 
 
 @pytest.fixture
@@ -237,10 +237,10 @@ def test_the_history_is_bounded_and_late_messages_bring_nothing_back(place):
             place.env.catalog,
             sources,
             place.env.clock_ms,
-            Metrics(),
+            CheckpointCounts(),
             lambda ids, at: None,
             lambda: None,
-        ).commit(source, None, None)
+        ).commit(source, Reached(), None)
     for table in (source_states, source_status_history):
         assert (
             place.env.persist.transactions.query(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -48,6 +48,30 @@ def test_lines_of_a_tick_say_whose_it_is_and_over_which_interval(worker):
     (line,) = [each for each in logged if each["event"] == "tick_failed"]
     assert (line["dataflow"], line["lower"], line["upper"]) == ("u7", 4, 9)
     assert get_contextvars() == {}
+
+
+class Heard:
+    """Keeps spans: their names, their attributes, and how they have failed."""
+
+    def __init__(self):
+        self.spans = []
+
+    @contextmanager
+    def span(self, name, attributes):
+        failures = []
+        self.spans.append((name, attributes, failures))
+        yield failures.append
+
+
+def test_a_tick_is_a_span_that_fails_with_it(worker):
+    worker._spans = Heard()
+
+    def tick(tick, meter, most_ms):
+        raise ERROR
+
+    done(worker, tick)
+    interval = {"dataflow": "u7", "lower": 4, "upper": 9}
+    assert worker._spans.spans == [("tick", interval, [ERROR.condition])]
 
 
 class Rounds:

@@ -4,8 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from docs.generators import errors_page, relations_page, settings_page
+from docs.generators import errors_page, metrics_page, relations_page, settings_page
 
+from slackwater.adapter.system.metric_families import FAMILIES
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.persist.leadership import LEASE_MS
 from slackwater.repr.errors import SlackwaterError
@@ -14,6 +15,7 @@ from slackwater.server.ingress.settings import PREFIX, read
 ROOT = Path(__file__).parents[3]
 PAGES = {
     "errors": errors_page,
+    "metrics": metrics_page,
     "settings": settings_page,
     "system_relations": relations_page,
 }
@@ -28,6 +30,13 @@ def test_a_page_is_current(name):
     assert path.read_text() == module.page(), (
         f"run python -m {module.__name__} > docs/user/{name}.md"
     )
+
+
+def test_each_metric_has_a_row_and_a_meaning():
+    page = metrics_page.page()
+    for family in FAMILIES:
+        assert family.help.strip(), family.name
+        assert page.count(f"| `{family.name}` |") == 1
 
 
 def test_each_relation_is_described():

@@ -362,6 +362,44 @@ def test_a_landing_that_does_not_come_ends_with_the_time(place):
     assert "not certain" in late.text
 
 
+def test_a_scrape_that_hangs_holds_up_nobody(place):
+    at = place()
+    begun, answers, told = threading.Event(), threading.Event(), []
+
+    def metrics():
+        begun.set()
+        assert answers.wait(PATIENCE)
+        return b"metric 2.0\n"
+
+    at.gate.open(IngressBackend(at.webhooks, at.changefeeds, lambda: None, metrics))
+
+    def scrape():
+        told.append(at.post(path="/metrics", method="GET"))
+
+    first = threading.Thread(target=scrape)
+    first.start()
+    assert begun.wait(PATIENCE)
+    assert at.post().status == 200
+    second = at.post(path="/metrics", method="GET")
+    assert (second.status, second.headers["retry-after"]) == (429, "1")
+    answers.set()
+    first.join(PATIENCE)
+    assert [(each.status, each.text) for each in told] == [(200, "metric 2.0\n")]
+    wait_until(lambda: at.post(path="/metrics", method="GET").status == 200, what="the next scrape")
+
+
+def test_a_scrape_that_fails_says_nothing_of_why(place):
+    at = place()
+
+    def metrics():
+        raise ValueError("a secret")
+
+    at.gate.open(IngressBackend(at.webhooks, at.changefeeds, lambda: None, metrics))
+    for _ in range(2):
+        failed = at.post(path="/metrics", method="GET")
+        assert (failed.status, failed.text) == (500, "internal error")
+
+
 def test_tokens_of_feeds(tmp_path, place):
     signer = Signer(tmp_path)
     at = place(jwt_keys=str(signer.file))

@@ -48,7 +48,13 @@ from slackwater.compute.controller.shell import Compute, Follow, OpenPeek, Repli
 from slackwater.compute.definitions import Definition, StoredShards
 from slackwater.compute.engine import IndexQuery
 from slackwater.compute.logs import records_of
-from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
+from slackwater.compute.records import (
+    ArrangementMemory,
+    ArrangementSize,
+    HydrationProgress,
+    TickRecord,
+    TickTotals,
+)
 from slackwater.planner.parser.parameters import milliseconds
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import MINIMUM_FRONTIER, Frontier, Timestamp
@@ -350,8 +356,21 @@ class Dataflows:
         """The arrangements in which ticks and queries look rows up. Raises what Spark raises."""
         return list(self._records(Log.ARRANGEMENTS, ArrangementSize))
 
-    def _records(self, log: Log, kind: type[Record]) -> Iterator[OfReplica[Record]]:
-        for key, answer in self.compute.log(log):
+    def tick_totals(self, timeout_s: float) -> list[OfReplica[TickTotals]]:
+        """The totals of each dataflow on each replica. Raises TimeoutError when one is silent."""
+        return list(self._records(Log.TICK_TOTALS, TickTotals, timeout_s))
+
+    def arrangement_memory(self, timeout_s: float) -> list[OfReplica[ArrangementMemory]]:
+        """The room for arrangements of each replica.
+
+        Raises what Spark raises, and TimeoutError when a replica is silent.
+        """
+        return list(self._records(Log.ARRANGEMENT_MEMORY, ArrangementMemory, timeout_s))
+
+    def _records(
+        self, log: Log, kind: type[Record], timeout_s: float | None = None
+    ) -> Iterator[OfReplica[Record]]:
+        for key, answer in self.compute.log(log, timeout_s):
             match answer:
                 case PeekRows(rows):
                     for record in records_of(rows, kind):

@@ -49,12 +49,20 @@ from slackwater.repr.relation import RelationDesc
 
 T = TypeVar("T")
 
+Changed = Callable[[CatalogDiff, CatalogState, CatalogState], None]
+"""Is told of a change, and of the catalog before and after it."""
+
+
+def _nobody_is_told(diff: CatalogDiff, before: CatalogState, after: CatalogState) -> None:
+    """A change that nobody outside of the environment hears of."""
+
 
 @dataclass(frozen=True, slots=True)
 class Changes:
     """Commits changes, under the lock of the catalog, which `defining` takes for a statement.
 
     `on_drop` has functions by kind, which the transaction calls for each object that it drops.
+    `changed` is told of each change that was committed; it must not block.
     """
 
     catalog: DurableCatalog
@@ -62,6 +70,7 @@ class Changes:
     timeline: Timeline
     implications: Implications
     on_drop: Mapping[ItemKind, Callable[[Connection, GlobalId], None]]
+    changed: Changed = _nobody_is_told
 
     @property
     def state(self) -> CatalogState:
@@ -151,10 +160,11 @@ class Changes:
         user: str | None,
     ) -> CatalogDiff:
         """Commits a change, with its consequences. Called with the catalog's lock held."""
+        before = self.state
         _, diff = self.catalog.transact(
             self._with_shards_dropped(ops), user=user, on_durable=self.implications.prepare
         )
-        self._follow(diff)
+        self._follow(diff, before)
         return diff
 
     def commit_with_write(
@@ -167,10 +177,11 @@ class Changes:
 
         Called with the catalog's lock held; the write locks of the write were taken before it.
         """
+        before = self.state
         with self.catalog.stage(self._with_shards_dropped(ops), user=user) as change:
             result = write(change.step)
             _, diff = change.publish(self.implications.prepare)
-        self._follow(diff)
+        self._follow(diff, before)
         return result
 
     def _with_shards_dropped(
@@ -191,9 +202,10 @@ class Changes:
 
         return make
 
-    def _follow(self, diff: CatalogDiff) -> None:
+    def _follow(self, diff: CatalogDiff, before: CatalogState) -> None:
         self.implications.apply(diff)
         self.timeline.watch.signal()
+        self.changed(diff, before, self.state)
 
     def with_columns(
         self, item: CatalogItem, desc: RelationDesc | None, altered: AlterItem

@@ -112,5 +112,28 @@ def pyiceberg() -> Any:
     return pyiceberg
 
 
+def openlineage() -> Any:
+    """The module, with its client and facets. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import openlineage.client
+        import openlineage.client.event_v2
+        import openlineage.client.facet_v2
+    except ImportError:
+        raise _missing("OpenLineage", "lineage") from None
+    return openlineage
+
+
+def opentelemetry() -> Any:
+    """The module, with its SDK and its exporter. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import opentelemetry.exporter.otlp.proto.http.trace_exporter
+        import opentelemetry.sdk.resources
+        import opentelemetry.sdk.trace.export
+        import opentelemetry.trace
+    except ImportError:
+        raise _missing("OpenTelemetry", "otel") from None
+    return opentelemetry
+
+
 def _missing(system: str, extra: str) -> SlackwaterError:
     return user_error("SLACKWATER_CONNECTOR_MISSING", system=system, extra=extra)

@@ -14,8 +14,8 @@ from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import CatalogItem
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sources.changefeeds import Changefeeds
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts, CheckpointTotals
 from slackwater.adapter.sources.feed_tables import FedTable, fed_tables, feed_keys
-from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.writing.group_commit import GroupCommitter
 from slackwater.checkpoints import Store
 from slackwater.checkpoints.store import FIRST, GroupState
@@ -55,6 +55,18 @@ class PartitionEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointProgress:
+    """The progress of the checkpoint group of a source, and its dead letters since it was read.
+
+    Times are None before the first.
+    """
+
+    committed: Time | None
+    proposed: Time | None
+    dead: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChangefeedSources:
     """The changefeeds of one environment, as sources. Thread-safe, as its parts are."""
 
@@ -62,7 +74,7 @@ class ChangefeedSources:
     changefeeds: Changefeeds
     committer: GroupCommitter
     checkpoints: Store
-    metrics: Metrics
+    counts: CheckpointCounts
 
     def resumed(self, item: CatalogItem, reached: Reached) -> ChangefeedIngestion:
         """The ingestion of a source, from its landing and with what lands from now on."""
@@ -80,7 +92,7 @@ class ChangefeedSources:
             store.ensure(item.id, config.feeds)
 
         def state(lookahead: int | None) -> GroupState:
-            with self.metrics.timed("refresh", item.full_name):
+            with self.counts.timed("refresh", item.id):
                 return store.state(item.id, lookahead)
 
         path = config.path
@@ -145,16 +157,20 @@ class ChangefeedSources:
             is_strict=details.config.on_late == "FAIL",
         )
 
-    def metrics_text(self, now_ms: int) -> bytes:
-        """The metrics now, as Prometheus reads them."""
-        places = {}
-        for source_id, progress in self.changefeeds.changefeed_progress().items():
-            item = self.relations.state.items.get(source_id)
-            if item is not None and progress.lower > MINIMUM:
-                committed, proposed = time_at(progress.lower), time_at(progress.proposed)
-                places[item.full_name] = (committed.before, proposed)
-        self.metrics.reached(places, now_ms)
-        return self.metrics.text()
+    def totals(self) -> CheckpointTotals:
+        """The counts of the sources that there are."""
+        return self.counts.totals(self.relations.state.items.keys())
+
+    def progress(self) -> dict[GlobalId, CheckpointProgress]:
+        """The progress of each source that runs."""
+        return {
+            source: CheckpointProgress(
+                _moment(each.lower),
+                None if each.lower == MINIMUM else time_at(each.proposed),
+                sum(feed.dead for feed in each.admitted.values()),
+            )
+            for source, each in self.changefeeds.changefeed_progress().items()
+        }
 
     def partitions(self) -> Iterator[PartitionEntry]:
         """The partitions of all sources that run. Raises SLACKWATER_METASTORE_UNAVAILABLE."""

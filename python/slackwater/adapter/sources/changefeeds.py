@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from slackwater.adapter.catalog.details import ChangefeedDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.feed_tables import feed_keys
-from slackwater.adapter.sources.metrics import Metrics
 from slackwater.adapter.sources.request_writer import RequestWriter
 from slackwater.adapter.sources.webhooks import Done, Listening, Verdict, seen
 from slackwater.adapter.writing.group_commit import GroupCommitter, Write
@@ -150,7 +150,7 @@ class Changefeeds:
         store: Store,
         wake: Callable[[GlobalId], None],
         listening: Callable[[], Listening],
-        metrics: Metrics,
+        counts: CheckpointCounts,
     ) -> None:
         self._state = state
         self._persist = persist
@@ -158,7 +158,7 @@ class Changefeeds:
         self._store = store
         self._wake = wake
         self._listening = listening
-        self._metrics = metrics
+        self._counts = counts
         self._lock = threading.Lock()
         self._inboxes: dict[GlobalId, Inbox] = {}
         self._known: dict[GlobalId, tuple[int, Changefeed]] = {}
@@ -239,7 +239,7 @@ class Changefeeds:
         except BadMessage as error:
             request.done(Verdict.MALFORMED, error.reason)
         except GoingBackwards as error:
-            self._metrics.went_backwards(request.source.item.full_name)
+            self._counts.went_backwards(request.source.item.id)
             said = f"{error.proposed} is behind {error.newest}, which the feed has resolved before"
             request.done(Verdict.BACKWARDS, said)
         except ValueError:
@@ -249,7 +249,7 @@ class Changefeeds:
 
     def _advance(self, request: FeedRequest, feed: str, resolved: Time) -> None:
         item = request.source.item
-        with self._metrics.timed("advance", item.full_name):
+        with self._counts.timed("advance", item.id):
             self._store.advance(item.id, feed, resolved)
         self._wake(item.id)
         request.done(Verdict.COMMITTED, "")
@@ -272,7 +272,7 @@ class Changefeeds:
 
         def settle() -> None:
             self.inbox(source.item.id).put(outcome.result().timestamp, changes)
-            self._metrics.landed(source.item.full_name, len(changes))
+            self._counts.landed(source.item.id, len(changes))
             for request, _ in together:
                 request.done(Verdict.COMMITTED, "")
 

@@ -137,6 +137,12 @@ class PostgresSources:
         running = dict(self.running)
         return {each: it.retained for each, it in running.items() if it.retained is not None}
 
+    def retained_bytes(self) -> Mapping[GlobalId, int]:
+        """The bytes of their logs that servers keep for the sources that run, as they last said."""
+        running = dict(self.running)
+        found = {each: it.retained_bytes for each, it in running.items()}
+        return {each: size for each, size in found.items() if size is not None}
+
     def stopped(self, source: GlobalId) -> None:
         """The ingestion of a source has ended."""
         if self.running.pop(source, None) is not None:

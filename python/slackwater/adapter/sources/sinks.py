@@ -18,11 +18,13 @@ from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.time.watch import Cancellation, FrontierWatch
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
+from slackwater.repr.durations import Durations
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.read_policy import STEP_BACK
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import Attributes, NoSpans, Spans
 from slackwater.storage.controller.protocol import RunSink
 from slackwater.storage.ingestion import SourceStatus, StatusChange
 from slackwater.storage.sink_folder import Claim
@@ -154,9 +156,12 @@ class SinkRunner:
     targets: SinkTargets
     clock_ms: Callable[[], int]
     on_fatal: Callable[[str], None]
+    spans: Spans = field(default_factory=NoSpans)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _running: dict[GlobalId, RunningSink] = field(default_factory=dict, init=False)
     _counted: dict[GlobalId, SinkStatistics] = field(default_factory=dict, init=False)
+    _took: dict[GlobalId, Durations] = field(default_factory=dict, init=False)
+    """The durations of the ranges of each sink."""
     _paused: dict[GlobalId, int] = field(default_factory=dict, init=False)
     _ending: list[tuple[str, threading.Thread]] = field(default_factory=list, init=False)
 
@@ -250,6 +255,12 @@ class SinkRunner:
     def _counts(self, global_id: GlobalId) -> SinkStatistics:
         """Those of writers that have ended."""
         return self._counted.get(global_id, SinkStatistics())
+
+    def took(self) -> dict[GlobalId, Durations]:
+        """The durations of the ranges of each sink that runs, since this process has begun."""
+        with self._lock:
+            running = tuple(self._running)
+        return {each: self._took.get(each, Durations()) for each in running}
 
     def statuses(self) -> list[StatusChange]:
         """The last change of each sink's status."""
@@ -396,20 +407,29 @@ class SinkRunner:
             sink.tell()
             return reached
         upper = sink.end_of_range(feed.frontier())
+        began_s = self.watch.now_s()
         if reached is None:
             later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
             first = [] if as_of.strict else [feed.snapshot(begin)]
-            sink.write(Frontier(begin), upper, [*first, later])
+            lower, updates = Frontier(begin), [*first, later]
         else:
-            sink.write(
-                reached, upper, [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
-            )
+            lower = reached
+            updates = [feed.updates(Timestamp(reached.value), Timestamp(upper.value))]
+        with self.spans.span("sink range", _named(running.item.id, lower, upper)):
+            sink.write(lower, upper, updates)
+        took_s = self.watch.now_s() - began_s
+        known = self._took.get(running.item.id, Durations())
+        self._took[running.item.id] = known.and_one(took_s)
         return upper
 
     def _is_awaited(self, item: CatalogItem, sink: OpenSink) -> bool:
         """Whether a statement waits for a time that the sink has not recorded yet."""
         awaited = self.awaited.get(item.id)
         return awaited is not None and (sink.frontier is None or sink.frontier.value <= awaited)
+
+
+def _named(sink: GlobalId, lower: Frontier, upper: Frontier) -> Attributes:
+    return {"sink": sink, "lower": lower.value, "upper": upper.as_nullable()}
 
 
 def _refuse_gap(running: RunningSink, source: CatalogItem, reached: Frontier | None) -> None:

@@ -6,13 +6,13 @@ Source: spec controllers 5.1 to 5.3, docs/decisions 0002 and 0011.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState
-from slackwater.adapter.sources.metrics import Metrics
+from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.source_states import SourceStates
 from slackwater.adapter.writing.staged_files import staged_files
 from slackwater.checkpoints import statements
@@ -23,6 +23,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
+from slackwater.repr.spans import NoSpans, Spans
 from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.progress import binding_rows
@@ -40,9 +41,10 @@ class SourceSteps:
     catalog: DurableCatalog
     states: SourceStates
     clock_ms: Callable[[], int]
-    metrics: Metrics
+    counts: CheckpointCounts
     begin: Callable[[Collection[GlobalId], Timestamp | None], None]
     signal: Callable[[], None]
+    spans: Spans = field(default_factory=NoSpans)
 
     def commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         """Commits the step of an ingestion that has `reached` so far, at one time.
@@ -51,6 +53,10 @@ class SourceSteps:
         statistics, and the checkpoints that are applied with it. Raises `StepSuperseded`,
         SLACKWATER_DEPENDENCY_DROPPED.
         """
+        with self.spans.span("source step", {"source": source_id, "step": reached.steps + 1}):
+            self._commit(source_id, reached, step)
+
+    def _commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:
         current = self.catalog.state
         item = current.item(source_id)
         begins = step.statistics.begun
@@ -88,7 +94,7 @@ class SourceSteps:
         now_ms = self.clock_ms()
 
         def commit(conn: Connection) -> None:
-            with self.metrics.timed("commit", source.full_name):
+            with self.counts.timed("commit", source.id):
                 statements.commit(conn, source.id, done, now_ms)
                 statements.prune(conn, source.id)
 

@@ -117,14 +117,15 @@ def relations(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
 def _object_row(snapshot: SystemSnapshot, item: CatalogItem) -> SystemRow:
     return (
         *_identity(snapshot, item),
-        _type_name(item),
+        type_name(item),
         item.owner,
         item.cluster,
         _privileges(item),
     )
 
 
-def _type_name(item: CatalogItem) -> str:
+def type_name(item: CatalogItem) -> str:
+    """The `type` of an object in mz_objects."""
     return "table" if item.kind is ItemKind.SYSTEM_TABLE else item.kind.value
 
 
@@ -416,7 +417,7 @@ def fully_qualified_names(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         yield (
             item.id,
             item.name,
-            _type_name(item),
+            type_name(item),
             schema.id,
             schema.name,
             None if schema.is_system else DATABASE_ID,
@@ -438,12 +439,12 @@ def comments(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
                 yield replica.id, "cluster-replica", None, replica.comment
     for item in items(snapshot):
         if item.comment:
-            yield item.id, _type_name(item), None, item.comment
+            yield item.id, type_name(item), None, item.comment
         columns = () if item.desc is None else item.desc.columns
         for position, column in enumerate(columns, start=1):
             comment = json.loads(column.metadata_json).get("comment")
             if comment:
-                yield item.id, _type_name(item), position, comment
+                yield item.id, type_name(item), position, comment
 
 
 def secrets(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -143,6 +143,10 @@ class FrontierWatch:
         self._monotonic = monotonic
         self._moved = threading.Condition()
 
+    def now_s(self) -> float:
+        """The seconds by which threads wait here."""
+        return self._monotonic()
+
     def signal(self) -> None:
         """Wakes the threads that wait. Call it after any frontier, catalog or status change."""
         with self._moved:

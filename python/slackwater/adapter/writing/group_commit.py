@@ -29,6 +29,7 @@ from slackwater.persist.parts import NewPart, RowsOrParts
 from slackwater.persist.rows import WriteResult
 from slackwater.persist.transactions import Step
 from slackwater.planner.parser.parameters import milliseconds, size_bytes
+from slackwater.repr.durations import Durations
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, DIFF_FIELD, TIME_FIELD
@@ -172,6 +173,24 @@ class _Shared:
     stopping: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class CommitTotals:
+    """The commits since the leader has begun: how long they took, and failures by condition.
+
+    The condition of an error without one is its type.
+    """
+
+    took: Durations = field(default_factory=Durations)
+    failures: Mapping[str, int] = field(default_factory=dict)
+
+    def and_failure(self, error: Exception) -> CommitTotals:
+        """These, and one that has failed."""
+        name = type(error).__name__
+        if isinstance(error, SlackwaterError):
+            name = error.condition
+        return CommitTotals(self.took, {**self.failures, name: self.failures.get(name, 0) + 1})
+
+
 class GroupCommitter:
     """Owns every write to the table log. `start` it once; `stop` it before the log is closed.
 
@@ -204,7 +223,13 @@ class GroupCommitter:
         self._settings = settings or CommitSettings()
         self._changed = threading.Condition()
         self._shared = _Shared()
+        self._totals = CommitTotals()
         self._thread = threading.Thread(target=self._run, name="group-commit", daemon=True)
+
+    @property
+    def totals(self) -> CommitTotals:
+        """The commits so far, ticks without writes among them."""
+        return self._totals
 
     def start(self) -> None:
         self._thread.start()
@@ -414,10 +439,14 @@ class GroupCommitter:
                     fresh.append(entry)
                 else:
                     entry.future.set_result(earlier)
+            began_s = self._monotonic()
             timestamp = self._append([e.write for e in fresh])
+            took = self._totals.took.and_one(self._monotonic() - began_s)
+            self._totals = replace(self._totals, took=took)
         except (LogFencedError, FatalError):
             raise
         except Exception as error:
+            self._totals = self._totals.and_failure(error)
             if len(fresh) > 1 and not _is_outage(error):
                 for entry in fresh:
                     self._commit([entry])

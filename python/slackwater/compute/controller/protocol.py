@@ -30,6 +30,8 @@ class Log(Enum):
     TICKS = "ticks"
     HYDRATION_PROGRESS = "hydration progress"
     ARRANGEMENTS = "arrangements"
+    TICK_TOTALS = "tick totals"
+    ARRANGEMENT_MEMORY = "arrangement memory"
 
 
 # Commands

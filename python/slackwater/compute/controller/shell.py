@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FuturesTimeout
 from dataclasses import dataclass, replace
 from functools import partial
 from threading import Lock, get_ident
@@ -318,10 +319,11 @@ class Compute:
         """The status of each replica that was added and not dropped."""
         return dict(self._statuses)
 
-    def log(self, log: Log) -> list[tuple[ReplicaKey, PeekAnswer]]:
+    def log(self, log: Log, timeout_s: float | None = None) -> list[tuple[ReplicaKey, PeekAnswer]]:
         """The rows of the log on each replica of each instance.
 
-        Of a replica that is dropped meanwhile it has none.
+        Of a replica that is dropped meanwhile it has none. Raises TimeoutError when a replica has
+        not answered after so long; None: waits for its answer.
         """
         answers: list[tuple[ReplicaKey, PeekAnswer]] = []
         for key in list(self._links):
@@ -331,9 +333,13 @@ class Compute:
             asked = logs[list(Log).index(log)]
             try:
                 peek = self.peek(key.instance, Peek("", asked, Timestamp(0)), key.replica)
-                answer = peek.answer.result()
             except ComputeError:
                 continue
+            try:
+                answer = peek.answer.result(timeout_s)
+            except FuturesTimeout:
+                self.cancel_peek(peek.peek_id)
+                raise TimeoutError(f"the replica {key.replica} does not answer") from None
             if isinstance(answer, PeekRows) or key in self._links:
                 answers.append((key, answer))
         return answers

@@ -20,8 +20,8 @@ import structlog
 from slackwater.adapter.catalog.model import CATALOG_NAME
 from slackwater.adapter.sources import changefeeds
 from slackwater.adapter.sources.changefeeds import Changefeed, FeedRequest
-from slackwater.adapter.sources.metrics import CONTENT_TYPE
 from slackwater.adapter.sources.webhooks import PATH, Done, Verdict, Webhook, WebhookRequest
+from slackwater.adapter.system.exposition import CONTENT_TYPE
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.errors import SlackwaterError
 from slackwater.server.ingress.gate import BackendGate, IngressBackend
@@ -81,6 +81,7 @@ def _retry(status: int, text: str) -> Answer:
 NOT_FOUND = Answer(404, "no such source")
 CLOSED = _retry(503, "nobody leads the environment just now; try again")
 FULL = _retry(429, "too many requests are under way")
+SCRAPED = _retry(429, "metrics are being gathered for another request")
 TOO_LARGE = Answer(413, "the body is too large")
 LATE = _retry(503, "it took too long; whether it was committed is not certain")
 UNAUTHORIZED = Answer(
@@ -148,6 +149,7 @@ class IngressApp:
         self._tokens = tokens
         self._requests = 0
         self._bytes = 0
+        self._is_scraped = False
         self._verdicts: _Verdicts | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -166,7 +168,7 @@ class IngressApp:
         if scope["path"] == HEALTH:
             return self._health(scope)
         if scope["path"] == METRICS:
-            return self._metrics(scope)
+            return await self._metrics(scope)
         if self._requests >= self._settings.requests:
             return FULL
         self._requests += 1
@@ -184,12 +186,32 @@ class IngressApp:
         self._backend()
         return Answer(200, "OK")
 
-    def _metrics(self, scope: Scope) -> Answer:
+    async def _metrics(self, scope: Scope) -> Answer:
+        """The metrics, gathered in a thread of their own: senders do not wait for that."""
         _only(scope, "GET", "HEAD")
         headers = _headers(scope)
         if not self._may(headers.get("authorization"), _METRICS_SCHEMA):
             return UNAUTHORIZED
-        return Answer(200, self._backend().metrics().decode(), content_type=CONTENT_TYPE)
+        backend = self._backend()
+        if self._is_scraped:
+            return SCRAPED
+        self._is_scraped = True
+        gathered = asyncio.ensure_future(asyncio.to_thread(backend.metrics))
+        gathered.add_done_callback(self._scrape_ended)
+        try:
+            # The thread goes on after the time limit, and is the only one until it ends.
+            text = await asyncio.wait_for(
+                asyncio.shield(gathered), self._settings.timeout_ms / 1000
+            )
+        except asyncio.TimeoutError:
+            return LATE
+        return Answer(200, text.decode(), content_type=CONTENT_TYPE)
+
+    def _scrape_ended(self, ended: asyncio.Future[bytes]) -> None:
+        self._is_scraped = False
+        if not ended.cancelled():
+            # Nobody may wait for it any more.
+            ended.exception()
 
     def _backend(self) -> IngressBackend:
         """The backend, which takes requests. Raises `Refused` while there is none."""

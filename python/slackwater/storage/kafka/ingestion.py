@@ -27,9 +27,11 @@ from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.repr.dataflow_error import error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
+from slackwater.repr.relation import DIFF_COLUMN
 from slackwater.storage.copying import Room
 from slackwater.storage.ingestion import (
     ADVICE_WHERE_REPLACED,
@@ -487,6 +489,7 @@ class KafkaIngestion:
         changes = {name: each.changes() for name, each in self._exports.items()}
         self._check_same(topic)
         updates: dict[str, pa.Table | StagedRows] = {}
+        dead = 0
         for name, each in changes.items():
             if each.rows is not None:
                 updates[name] = each.rows
@@ -497,6 +500,7 @@ class KafkaIngestion:
                 letters = each.letters if is_new else _behind(each.letters, self._frontier)
                 if letters.num_rows:
                     updates[into] = letters
+                    dead += pc.sum(pc.greater(letters[DIFF_COLUMN], 0)).as_py()
         errors = {
             name: error_rows(list(each.errors)) for name, each in changes.items() if each.errors
         }
@@ -519,6 +523,7 @@ class KafkaIngestion:
                 snapshot_records_known=snapshot,
                 snapshot_records_staged=snapshot,
                 begun=self._begins(),
+                dead_letters=dead,
             ),
             errors=errors,
         )

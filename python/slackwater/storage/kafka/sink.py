@@ -235,8 +235,7 @@ class KafkaSink:
         """Makes the frontier of empty ranges durable. Raises what `write` raises."""
         if self._reached is None or self._state.frontier == self._reached or self.is_in_range:
             return
-        with self._asking_who_leads():
-            self._producer.begin()
+        with self._transaction():
             self._record(self._at(self._reached, None))
 
     def close(self) -> None:
@@ -250,8 +249,7 @@ class KafkaSink:
         if sent > len(messages):
             raise self._lost(f"it says that {sent} messages are out of {len(messages)}")
         while sent < len(messages) or (sent and self.is_in_range):
-            with self._asking_who_leads():
-                self._producer.begin()
+            with self._transaction():
                 sent = self._send(messages, sent)
                 is_whole = sent == len(messages)
                 part = None if is_whole else Pending(lower, upper, sent)
@@ -313,6 +311,18 @@ class KafkaSink:
     def _lost(self, reason: str) -> SlackwaterError:
         place = f"the progress topic {self._named.progress_topic}"
         return progress_lost(self._claim.name, place, reason)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """One transaction, which its block commits."""
+        with self._asking_who_leads():
+            self._producer.begin()
+            is_committed = False
+            try:
+                yield
+                is_committed = True
+            finally:
+                self._statistics = self._statistics.and_transaction(committed=is_committed)
 
     @contextmanager
     def _asking_who_leads(self) -> Iterator[None]:

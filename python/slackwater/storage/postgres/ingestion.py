@@ -152,6 +152,8 @@ class PostgresIngestion:
         self._pending: IngestionStep | None = None
         self._reported: SourceStatus | None = None
         self.retained: RetainedLog | None = None
+        self.retained_bytes: int | None = None
+        """The bytes of its log that the server kept when it was last asked."""
         self._follower = Follower(_position(frontier))
         self._rows = self._copied_bytes = 0
 
@@ -364,7 +366,8 @@ class PostgresIngestion:
         refuse_another(self._config.name, self._config.identity, replication.identity())
 
     def _note(self, slot: SlotState | None, now_ms: int) -> None:
-        """Notes how much of its log the server keeps, if that is much."""
+        """Notes how much of its log the server keeps, and since when that is much."""
+        self.retained_bytes = None if slot is None else slot.retained_bytes
         if slot is None or slot.retained_bytes < RETAINED_BYTES:
             self.retained = None
         else:

@@ -23,7 +23,7 @@ final case class Spill(limitBytes: Long, directory: Path)
   */
 final class MemoryBudget(limitBytes: Long, spill: Option[Spill] = None) {
   private val memory = new Slabs(SystemMemory, limitBytes)
-  @volatile private var limits = (limitBytes, spill.fold(0L)(_.limitBytes))
+  @volatile private var memoryAndFiles = (limitBytes, spill.fold(0L)(_.limitBytes))
   private val files = spill.map(to => new Slabs(new MappedFiles(to.directory), to.limitBytes))
 
   /** Throws [[ArrangementTooLarge]] and takes nothing. */
@@ -34,18 +34,21 @@ final class MemoryBudget(limitBytes: Long, spill: Option[Spill] = None) {
       .getOrElse(throw new ArrangementTooLarge(owner, bytes, used + spilled, limit))
 
   /** `bytes`, but no more than a small share of the memory. */
-  private[arrangements] def share(bytes: Long): Long = math.min(bytes, limits._1 / 16)
+  private[arrangements] def share(bytes: Long): Long = math.min(bytes, memoryAndFiles._1 / 16)
 
   private def limit: Long =
-    try Math.addExact(limits._1, limits._2)
+    try Math.addExact(memoryAndFiles._1, memoryAndFiles._2)
     catch { case _: ArithmeticException => Long.MaxValue }
 
   /** Other limits, of memory and of files, in bytes. What is in use stays. */
   def resize(memoryBytes: Long, fileBytes: Long): Unit = {
-    limits = (memoryBytes, fileBytes)
+    memoryAndFiles = (memoryBytes, fileBytes)
     memory.resize(memoryBytes)
     files.foreach(_.resize(fileBytes))
   }
+
+  /** Of memory and of files, in bytes. */
+  def limits: (Long, Long) = memoryAndFiles
 
   /** Of memory, in bytes. */
   def used: Long = memory.used

@@ -111,6 +111,20 @@ object Bridge {
     Json.mapper.writeValueAsString(list)
   }
 
+  /** The room for the arrangements of a replica, as JSON: of memory and of files, `where` it is, and
+    * the bytes that are `used` and its `limit`.
+    */
+  def arrangementMemory(environment: String, replica: String): String = {
+    val list = Json.mapper.createArrayNode()
+    memory.flatMap(_.replicas.find(ReplicaName.of(environment, replica))).foreach { room =>
+      val budget = room.arrangements.budget
+      val (memoryLimit, fileLimit) = budget.limits
+      list.addObject().put("where", "memory").put("used", budget.used).put("limit", memoryLimit)
+      list.addObject().put("where", "files").put("used", budget.spilled).put("limit", fileLimit)
+    }
+    Json.mapper.writeValueAsString(list)
+  }
+
   /** So many bytes of rows are given to the coordinator at once, as rows. */
   private def mostCollected: Long = math.min(16L << 20, Runtime.getRuntime.maxMemory / 64)
 

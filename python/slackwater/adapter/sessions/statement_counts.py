@@ -1,0 +1,83 @@
+"""Counts of statements, for metrics: how they have ended, how long they took and waited."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from slackwater.adapter.time.watch import Cancellation
+from slackwater.repr.durations import Durations
+from slackwater.repr.errors import SlackwaterError
+
+StatementEnd = Literal["success", "error", "canceled"]
+
+_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*([a-z]+)", re.IGNORECASE | re.DOTALL)
+
+
+def statement_type(text: str) -> str:
+    """The first word of a statement in lower case, such as `create`; `other`: it begins with none.
+
+    Only for statements of ours, which begin with one of few words.
+    """
+    found = _FIRST_WORD.match(text)
+    return "other" if found is None else found[1].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class StatementTotals:
+    """The statements that have ended since the leader has begun, by their types.
+
+    `waited` has how long each waited until what it reads was complete.
+    """
+
+    ended: Mapping[tuple[str, StatementEnd], int] = field(default_factory=dict)
+    took: Mapping[str, Durations] = field(default_factory=dict)
+    waited: Mapping[str, Durations] = field(default_factory=dict)
+
+
+class StatementCounts:
+    """Counts statements as they end. Thread-safe. `monotonic` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._ended: dict[tuple[str, StatementEnd], int] = {}
+        self._took: dict[str, Durations] = {}
+        self._waited: dict[str, Durations] = {}
+
+    @contextmanager
+    def counted(self, kind: str | None, cancellation: Cancellation) -> Iterator[None]:
+        """Counts the statement that its block runs; None: it runs a part of one, or none."""
+        if kind is None:
+            yield
+            return
+        began_s = self._monotonic()
+        end: StatementEnd = "success"
+        try:
+            yield
+        except BaseException as error:
+            end = _end_by(error)
+            raise
+        finally:
+            took_s = self._monotonic() - began_s
+            with self._lock:
+                self._ended[kind, end] = self._ended.get((kind, end), 0) + 1
+                for durations, seconds in (
+                    (self._took, took_s),
+                    (self._waited, cancellation.waited_s),
+                ):
+                    durations[kind] = durations.get(kind, Durations()).and_one(seconds)
+
+    def totals(self) -> StatementTotals:
+        """The counts so far."""
+        with self._lock:
+            return StatementTotals(dict(self._ended), dict(self._took), dict(self._waited))
+
+
+def _end_by(error: BaseException) -> StatementEnd:
+    is_canceled = isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_CANCELED"
+    return "canceled" if is_canceled else "error"
