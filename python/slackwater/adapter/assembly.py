@@ -91,6 +91,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.system.notices import stalled, unindexed
 from slackwater.adapter.system.relations import system_items, system_schemas
 from slackwater.adapter.system.shows import Shows
@@ -252,7 +253,7 @@ def open_coordinator(given: Given) -> Coordinator:
             FollowedQueries(base.planner, base.dataflows),
         ),
     )
-    performers = _performers(base, rooms, changes)
+    performers = _performers(base, rooms, changes, system)
     started = threading.Event()
     base.configured.append(maintenance.configure)
     parameters.read_file()
@@ -292,7 +293,7 @@ def open_coordinator(given: Given) -> Coordinator:
     )
 
 
-def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
+def _performers(base: _Base, rooms: Rooms, changes: Changes, system: SystemTables) -> Performers:
     tables = rooms.definitions.tables
     return Performers(
         base.sessions,
@@ -302,6 +303,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes) -> Performers:
         StagedTables(rooms.reads, rooms.writes, tables, changes, base.committer),
         Statements(rooms, base.relations, base.timeline),
         rooms.definitions,
+        Looks(base.relations, system),
     )
 
 

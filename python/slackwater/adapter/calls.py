@@ -24,6 +24,7 @@ from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.statements import Statements
+from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.adapter.transactions import check_outside_block, in_block
@@ -73,6 +74,7 @@ class Performers:
     staged: StagedTables
     statements: Statements
     definitions: Definitions
+    looks: Looks
 
 
 class Calls:
@@ -96,6 +98,7 @@ class Calls:
         self._staged = performers.staged
         self._statements = performers.statements
         self._definitions = performers.definitions
+        self._looks = performers.looks
         self._started = started
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
@@ -148,6 +151,7 @@ class Calls:
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
+            "/v1/system": Endpoint(protocol.System, self._system),
         }
 
     def _defining(
@@ -321,6 +325,9 @@ class Calls:
             "inserted": done.inserted,
             "deleted": done.deleted,
         }
+
+    def _system(self, _: Caller, asked: protocol.System) -> Mapping[str, Any]:
+        return self._looks.look(asked)
 
     def _prepare_write(self, _: Caller, asked: protocol.PrepareWrite) -> Mapping[str, Any]:
         return {"directory": self._writes.directory(asked)}

@@ -35,6 +35,7 @@ QUICK_CALLS = frozenset(
         "/v1/catalog/find_schemas",
         "/v1/catalog/find_relations",
         "/v1/catalog/find_columns",
+        "/v1/system",
     }
 )
 
