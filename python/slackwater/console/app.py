@@ -153,6 +153,9 @@ class Console:
         path = request.url.path
         if self._is_inside(request) or path == "/login" or path.startswith("/static/"):
             return await follow(request)
+        if _is_refresh(request):
+            # What replaces a part of a page would follow a redirection, and replace it by the door.
+            return Response(headers={"HX-Redirect": "/login"})
         return RedirectResponse("/login", status_code=303)
 
     def _is_inside(self, request: Request) -> bool:
@@ -175,6 +178,9 @@ class Console:
         snapshot = self._looking.snapshot(relations.OBJECT)
         page = pages.object_page(snapshot, name)
         here = request.scope["raw_path"].decode("latin-1")
+        if page is None and snapshot.absence is not None:
+            unknown = Shown("missing.html", name, "Nothing is known of it yet.", here)
+            return self._response(request, unknown, snapshot)
         if page is None:
             text = "There is no such object, or it was dropped."
             missing = Shown("missing.html", name, text, here, refreshes=False, status=404)
@@ -254,6 +260,9 @@ class Console:
         return Response(self._renderer.login(refusal), status, media_type="text/html")
 
     def _response(self, request: Request, shown: Shown, snapshot: Snapshot) -> Response:
-        is_fragment = request.headers.get("hx-request") == "true"
-        render = self._renderer.fragment if is_fragment else self._renderer.page
+        render = self._renderer.fragment if _is_refresh(request) else self._renderer.page
         return Response(render(shown, snapshot), shown.status, media_type="text/html")
+
+
+def _is_refresh(request: Request) -> bool:
+    return request.headers.get("hx-request") == "true"

@@ -154,6 +154,16 @@ def test_a_leader_that_is_away_is_told_and_what_was_known_stays(leading, app):
     wait_until(lambda: "is led since" in request(app, "/").text)
 
 
+def test_an_object_of_which_nothing_is_known_yet_is_looked_for_again(leading, app):
+    leading.is_away = True
+    got = request(app, "/objects/shop.totals")
+    assert got.status == 200
+    assert "Nothing is known of it yet." in got.text
+    assert 'hx-trigger="every 1s"' in got.text
+    leading.is_away = False
+    wait_until(lambda: "CREATE MATERIALIZED VIEW" in request(app, "/objects/shop.totals").text)
+
+
 def entering(app, password):
     body = f"password={password}".encode()
     return request(app, "/login", method="POST", body=body)
@@ -165,6 +175,9 @@ def test_without_the_password_there_is_a_door(looking, leading):
         got = request(app, path)
         assert (got.status, got.headers["location"]) == (303, "/login")
     assert leading.asked == []
+    refresh = request(app, "/", headers={"HX-Request": "true"})
+    assert (refresh.status, refresh.headers["hx-redirect"]) == (200, "/login")
+    assert refresh.body == b""
     assert request(app, "/login").status == 200
     assert entering(app, "wrong").status == 403
     assert request(app, "/", headers={"cookie": f"{COOKIE}=x"}).status == 303
