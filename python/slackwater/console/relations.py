@@ -44,13 +44,13 @@ WITH_SQL = (
 
 EVERY_PAGE = frozenset(
     {NAMES, LAG, HYDRATED, PROGRESS, SOURCES, SINKS, SOURCE_COUNTS, SINK_COUNTS, NOTICES, MEMORY}
-    | {SHARDS, DEPENDENCIES, TICKS, LAG_HISTORY, EDGE_LAG}
+    | {SHARDS, DEPENDENCIES, TICKS, LAG_HISTORY}
 )
 """The relations of which the states of objects are made."""
 
 FIRST = EVERY_PAGE
 OBJECT = EVERY_PAGE | {FRONTIERS, STEPS, HOLDS, COMMENTS, STATUS_HISTORY, PARTITIONS, COLUMNS}
-OBJECT |= {*WITH_SQL}
+OBJECT |= {*WITH_SQL, EDGE_LAG}
 USED = frozenset({MEMORY, SHARDS})
 """The relations behind the line on top of each page."""
 
@@ -70,6 +70,7 @@ INTERVALS_S: Mapping[str, float] = {
     COLUMNS: 10.0,
     STATUS_HISTORY: 5.0,
     ARRANGEMENTS: 5.0,
+    MEMORY: 5.0,
     PARAMETERS: 10.0,
     ACTIVITY: 2.0,
     LAG_HISTORY: 60.0,
