@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry debezium test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry browser debezium test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,9 +69,11 @@ debezium: .debezium/fetched .kafka/fetched ## Record messages of Debezium over a
 
 registry: .registry/fetched ## Fetch the schema registry that the tests use
 
+browser: .build/browser ## Install Chromium, in which the tests look at the console
+
 # What comes before the tests runs two at a time. A test often waits: three keep two cores busy.
 test: ## Run everything that CI checks
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg registry .spark-inputs/fetched
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg registry browser .spark-inputs/fetched
 	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
@@ -157,6 +159,13 @@ $(SBT_JAR): | .build/python
 	$(IVY) -types tar.gz -ivy $< -retrieve "$(@D)/[artifact]-[revision].[ext]"
 	tar -xzf $(@D)/*.tar.gz -C $(@D) && rm $(@D)/*.tar.gz
 	touch $@
+
+# Debian's own, with a font: playwright would fetch a browser from a host of its own.
+.build/browser:
+	@test -x /usr/bin/chromium || { apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core; } \
+	  || { echo "make browser: install chromium and fonts-dejavu-core, so that there is /usr/bin/chromium (as root: apt-get install)"; exit 1; }
+	@test -x /usr/bin/chromium || { echo "make browser: /usr/bin/chromium is not there"; exit 1; }
+	@mkdir -p .build && touch $@
 
 .spark-inputs/fetched: tests/inputs/spark_inputs.xml | .build/python
 	rm -rf $(@D) && mkdir $(@D)

@@ -138,6 +138,36 @@ def serve(
     raise typer.Exit(run(location, metastore, _pairs(conf, master)))
 
 
+@app.command()
+def console(
+    location: Location = None,
+    metastore: Metastore = None,
+    host: Host = LOOPBACK,
+    port: Annotated[int, typer.Option(help="The port to listen on; 0: a free one.")] = 8070,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(help="A name by which browsers reach it, beside the address. Repeatable."),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="A file with the certificate, for HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="A file with the certificate's key.")] = None,
+    password_file: Annotated[
+        Path | None, typer.Option(help="A file with the password that browsers are asked for.")
+    ] = None,
+    behind_proxy: Annotated[
+        bool, typer.Option("--behind-proxy", help="A proxy ends TLS and knows who may look.")
+    ] = False,
+) -> None:
+    """Pages that show an environment in a browser. Needs no Spark, and changes nothing."""
+    from slackwater.console.serve import ConsoleOptions, serve
+
+    options = ConsoleOptions(
+        host, port, tuple(name or ()), tls_certificate, tls_key, password_file, behind_proxy
+    )
+    raise typer.Exit(serve(location, metastore, options, typer.echo))
+
+
 @app.command(
     context_settings={
         "allow_extra_args": True,
@@ -182,11 +212,15 @@ def demo(
     kafka: Annotated[
         bool, typer.Option("--kafka", help="Send them through topics of a broker that it starts.")
     ] = False,
+    console: Annotated[
+        bool,
+        typer.Option("--console", help="Show it in the console too, and leave it running."),
+    ] = False,
 ) -> None:
     """A tour on real data: all flights that left New York in 2013. Checks what it shows."""
     from slackwater.demo import run
 
-    raise typer.Exit(run(location, metastore, _pairs(conf, master), days, kafka))
+    raise typer.Exit(run(location, metastore, _pairs(conf, master), days, kafka, console))
 
 
 def _pairs(conf: list[str] | None, master: str | None = None) -> dict[str, str]:

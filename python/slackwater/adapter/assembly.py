@@ -97,6 +97,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.system.metrics import CountingParts, Metrics
 from slackwater.adapter.system.notices import (
     STALLED_HINT,
@@ -271,7 +272,8 @@ def open_coordinator(given: Given) -> Coordinator:
         ),
     )
     metrics = _metrics(given, base, connectors, system)
-    performers = _performers(base, rooms, changes, metrics)
+    looks = Looks(base.relations, system)
+    performers = _performers(base, rooms, changes, metrics, looks)
     started = threading.Event()
     base.configured.append(maintenance.configure)
     parameters.read_file()
@@ -313,7 +315,9 @@ def open_coordinator(given: Given) -> Coordinator:
     )
 
 
-def _performers(base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics) -> Performers:
+def _performers(
+    base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics, looks: Looks
+) -> Performers:
     tables = rooms.definitions.tables
     return Performers(
         base.sessions,
@@ -327,6 +331,7 @@ def _performers(base: _Base, rooms: Rooms, changes: Changes, metrics: Metrics) -
         Statements(rooms, base.relations, base.timeline),
         rooms.definitions,
         metrics,
+        looks,
     )
 
 

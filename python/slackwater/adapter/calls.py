@@ -29,6 +29,7 @@ from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session
 from slackwater.adapter.sessions.statement_counts import StatementCounts, statement_type
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.exposition import CONTENT_TYPE
+from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.adapter.time.watch import Cancellation
@@ -113,6 +114,7 @@ class Performers:
     statements: Statements
     definitions: Definitions
     metrics: Metrics
+    looks: Looks
 
 
 class Calls:
@@ -140,6 +142,7 @@ class Calls:
         self._statements = performers.statements
         self._definitions = performers.definitions
         self._metrics = performers.metrics
+        self._looks = performers.looks
         self._started = started
 
     def endpoints(self) -> Mapping[str, Endpoint[Any]]:
@@ -195,6 +198,7 @@ class Calls:
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
             "/v1/waits": Endpoint(protocol.Waits, self._waits),
             "/v1/metrics": Endpoint(protocol.ReadMetrics, self._read_metrics),
+            "/v1/system": Endpoint(protocol.System, self._system),
         }
 
     def _defining(
@@ -454,6 +458,9 @@ class Calls:
             "inserted": done.inserted,
             "deleted": done.deleted,
         }
+
+    def _system(self, _: Caller, asked: protocol.System) -> Mapping[str, Any]:
+        return self._looks.look(asked)
 
     def _prepare_write(self, _: Caller, asked: protocol.PrepareWrite) -> Mapping[str, Any]:
         return {"directory": self._writes.directory(asked)}

@@ -100,6 +100,7 @@ class Coordinator:
         self.calls = parts.calls
         self.parts = parts
         self._epoch = identity.epoch
+        self._since_ms = parts.timeline.now()
         self._started = started
         self._lease = lease
         self._on_fatal = on_fatal
@@ -144,8 +145,16 @@ class Coordinator:
         return self.parts.metrics.text()
 
     def status(self) -> Mapping[str, Any]:
-        """The epoch, the location and the version of the coordinator. Waits for nothing."""
-        return {"epoch": self._epoch, "location": self.location, "version": VERSION}
+        """The epoch, location and version of the coordinator, and since when it is there, in ms.
+
+        Waits for nothing.
+        """
+        return {
+            "epoch": self._epoch,
+            "location": self.location,
+            "version": VERSION,
+            "since": self._since_ms,
+        }
 
     def application_gone(self, application_id: str) -> None:
         """Ends the sessions of an application that had joined and has gone."""

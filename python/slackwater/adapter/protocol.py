@@ -208,6 +208,18 @@ class Scanned:
 
 
 @dataclass(frozen=True, slots=True)
+class System:
+    """System relations, by ``schema.name``, all at one time.
+
+    Of those in `after`, only rows are wanted whose first TIMESTAMP is at or after the milliseconds
+    since the epoch there.
+    """
+
+    relations: tuple[str, ...] = ()
+    after: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Releases holds. Unknown ones are ignored. `ended` says how reads under some of them did."""
 

@@ -6,10 +6,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slackwater.demo.console import ConsoleMissingError, console_beside, stay
 from slackwater.demo.data import Data, DataMissingError, unpack
 from slackwater.demo.display import Display
 from slackwater.repr.errors import SlackwaterError
@@ -35,12 +37,14 @@ def run(
     conf: Mapping[str, str],
     days: int = 365,
     kafka: bool = False,
+    console: bool = False,
 ) -> int:
     """Runs the tour; returns the exit status: 0 if every check held, else 1.
 
     The environment is at `location`, or in a temporary folder. `conf` are settings for Spark,
     `days` is the number of days of 2013 that are fed (1 to 365). With `kafka` it is the tour of
-    topics, whose broker runs as long as the tour. Objects are made in the schema
+    topics, whose broker runs as long as the tour. With `console` the console runs beside it, and
+    the environment goes on after the tour until Ctrl-C. Objects are made in the schema
     ``demo``, which is dropped first if a demo has made it; any other schema of that name is left
     alone, with a failed check.
     """
@@ -55,10 +59,21 @@ def run(
         except DataMissingError:
             display.say("The demo needs its data: pip install 'slackwater[demo]'")
             return 1
-        open_session = partial(_session, location or str(folder / "environment"), metastore, conf)
-        if not kafka:
-            _show(open_session(), display, partial(_tour, data, folder, display))
-        elif not _shown_with_kafka(open_session, data, folder, display):
+        place = location or str(folder / "environment")
+        open_session = partial(_session, place, metastore, conf)
+        beside: AbstractContextManager[None] = nullcontext()
+        then: Callable[[], None] = _end
+        if console:
+            beside = console_beside(place, metastore, display.say)
+            then = partial(stay, display.say)
+        try:
+            with beside:
+                if not kafka:
+                    _show(open_session(), display, partial(_tour, data, folder, display, then))
+                elif not _shown_with_kafka(open_session, data, folder, display, then):
+                    return 1
+        except ConsoleMissingError as missing:
+            display.say(str(missing))
             return 1
     took = time.monotonic() - began
     display.say(
@@ -67,6 +82,10 @@ def run(
     for failed in display.failed:
         display.say(f"FAILED: {failed}")
     return 1 if display.failed else 0
+
+
+def _end() -> None:
+    """Ends the environment with the tour."""
 
 
 def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -82,17 +101,24 @@ def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> S
     return configure(builder, location=location, metastore=metastore).getOrCreate()
 
 
-def _tour(data: Data, folder: Path, display: Display, spark: SparkSession) -> None:
+def _tour(
+    data: Data, folder: Path, display: Display, then: Callable[[], None], spark: SparkSession
+) -> None:
     from slackwater.demo.tour import Tour
 
     feed, out = folder / "feed", folder / "out"
     feed.mkdir()
     out.mkdir()
     Tour(spark, data, feed, out, display).run()
+    then()
 
 
 def _shown_with_kafka(
-    open_session: Callable[[], SparkSession], data: Data, folder: Path, display: Display
+    open_session: Callable[[], SparkSession],
+    data: Data,
+    folder: Path,
+    display: Display,
+    then: Callable[[], None],
 ) -> bool:
     """Shows the tour of topics beside a broker; False when there is none."""
     from slackwater.demo.broker import (
@@ -123,7 +149,7 @@ def _shown_with_kafka(
         _show(
             open_session(),
             display,
-            lambda spark: TopicTour(spark, data, feed, kafka, display).run(),
+            lambda spark: TopicTour(spark, data, feed, kafka, display).run(then),
         )
     except (BrokerMissingError, BrokerFailedError, NotAcknowledgedError, SlackwaterError) as error:
         display.say(str(error))

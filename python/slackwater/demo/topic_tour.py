@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,8 @@ class TopicTour:
         self._plain = Plain(spark, data.references, feed)
         self._figures = _Figures()
 
-    def run(self) -> None:
-        """Runs every chapter. Checks that fail are recorded in the display."""
+    def run(self, then: Callable[[], None]) -> None:
+        """Runs every chapter, and `then`. Checks that fail are recorded in the display."""
         self._sources()
         self._views()
         watch = Watch(self._stage.session(), "slackwater.demo.carriers", "flights")
@@ -64,6 +64,7 @@ class TopicTour:
         self._read_the_sink()
         self._compare()
         self._summary()
+        then()
         # The broker ends with the demo: what reads it would look for it in vain.
         self._stage.run("drop")
 

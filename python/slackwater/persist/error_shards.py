@@ -6,6 +6,7 @@ Source: spec controllers 5.5.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -50,6 +51,35 @@ def first_refusal(
         if present.num_rows:
             return refusal(present, object_name, time)
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The error for which a collection cannot be read now, and the time at which it came.
+
+    Times up to the since of the shard may have become one: then it came at that time or before.
+    """
+
+    error: SlackwaterError
+    since: Timestamp
+
+
+def standing(
+    shards: PartReader, shard_id: int, object_name: str, time: Timestamp
+) -> Standing | None:
+    """The error at `time`; None: there is none. `shard_id` is the shard of the errors."""
+    parts = shards.parts_at(shard_id, time)
+    if not parts:
+        return None
+    updates = shards.read(parts, ERRORS, upper=Timestamp(time + 1))
+    present = _present(updates, time)
+    error = refusal(present, object_name, time) if present.num_rows else None
+    if error is None:
+        return None
+    is_present = pc.is_in(updates.column("error"), value_set=present.column("error"))
+    added = updates.filter(pc.and_(is_present, pc.greater(updates.column(DIFF_COLUMN), 0)))
+    came = pc.max(added.column(TIME_COLUMN)).as_py()
+    return Standing(error, Timestamp(came))
 
 
 def errors_at(shards: PartReader, shard_id: int, time: Timestamp) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ QUICK_CALLS = frozenset(
         "/v1/catalog/find_relations",
         "/v1/catalog/find_columns",
         "/v1/metrics",
+        "/v1/system",
     }
 )
 
