@@ -211,8 +211,8 @@ class Scanned:
 class System:
     """System relations, by ``schema.name``, all at one time.
 
-    Of those in `after`, only rows are wanted whose first TIMESTAMP is at or after the milliseconds
-    since the epoch there.
+    Of those in `after`, only rows are wanted whose first TIMESTAMP that is NOT NULL is at or after
+    the milliseconds since the epoch there, and those of what has not finished.
     """
 
     relations: tuple[str, ...] = ()

@@ -17,6 +17,7 @@ from slackwater.repr.errors import SlackwaterError, user_error
 
 AUDIT = "mz_catalog.mz_audit_events"
 LAG = "mz_internal.mz_wallclock_global_lag"
+ACTIVITY = "mz_internal.mz_recent_activity_log"
 
 OF_THE_DRIVER = {"mz_arrangement_sizes", "mz_cluster_replica_metrics"}
 """Relations about what is in the memory of Spark's driver."""
@@ -76,6 +77,17 @@ def test_rows_of_before_are_left_out_where_rows_have_a_time(place):
     told = look(place, AUDIT, after=after)
     assert all(row["occurred_at"].timestamp() * 1000 >= after[AUDIT] for row in rows(told, AUDIT))
     assert any('"new"' in row["details"] for row in rows(told, AUDIT))
+
+
+def test_what_has_not_finished_is_told_however_early_it_began(place):
+    place.table("t", k="long")
+    bind = {"session": "app/1", "execution": "7", "relations": [{"id": place.item("t").id}]}
+    bound = calls_of(place.coordinator)["/v1/bind"](bind)
+    (running,) = rows(look(place, ACTIVITY, after={ACTIVITY: 2**52}), ACTIVITY)
+    assert (running["statement"], running["finished_at"]) == ("7", None)
+    calls_of(place.coordinator)["/v1/release"]({"session": "app/1", "holds": [bound["hold"]]})
+    assert rows(look(place, ACTIVITY, after={ACTIVITY: 2**52}), ACTIVITY) == []
+    assert len(rows(look(place, ACTIVITY, after={ACTIVITY: 0}), ACTIVITY)) == 2
 
 
 def test_an_object_that_cannot_be_read_is_told_with_its_error(place, tmp_path):

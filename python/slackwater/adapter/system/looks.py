@@ -24,6 +24,8 @@ from slackwater.repr.ids import GlobalId
 
 _BY_NAME = {f"{each.schema_name}.{each.name}": each for each in SYSTEM_RELATIONS}
 _LATEST_MS = 2**62
+UNFINISHED = "finished_at"
+"""A column of what has begun and ends at some time, NULL until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +78,14 @@ class Looks:
 
 
 def _later(table: pa.Table, after_ms: int | None) -> pa.Table:
-    """The rows whose first TIMESTAMP is at or after `after_ms`; all, if there is no such column."""
-    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type)]
-    if after_ms is None or not times:
+    """The rows at or after `after_ms` by their first TIMESTAMP that is NOT NULL, and those that
+    have a `finished_at` and have not finished; all, if there is no such column.
+    """
+    found = [f for f in table.schema if pa.types.is_timestamp(f.type) and not f.nullable]
+    if after_ms is None or not found:
         return table
-    in_ms = pa.timestamp("ms", tz=table.schema.field(times[0]).type.tz)
-    found = table.column(times[0]).cast(in_ms, safe=False).cast(pa.int64())
-    return table.filter(pc.greater_equal(found, min(after_ms, _LATEST_MS)))
+    in_ms = table.column(found[0].name).cast(pa.timestamp("ms", tz=found[0].type.tz), safe=False)
+    wanted = pc.greater_equal(in_ms.cast(pa.int64()), min(after_ms, _LATEST_MS))
+    if UNFINISHED in table.column_names:
+        wanted = pc.or_(wanted, pc.is_null(table.column(UNFINISHED)))
+    return table.filter(wanted)
