@@ -97,6 +97,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.system.metrics import CountingParts, Metrics
 from slackwater.adapter.system.notices import (
@@ -178,6 +179,7 @@ class _Base:
     steady_ms: SteadyClock
     sessions: Sessions
     history: History
+    lag_history: LagHistory
     statement_counts: StatementCounts
     spans: Spans
     planner: Planner
@@ -288,6 +290,7 @@ def open_coordinator(given: Given) -> Coordinator:
             timeline=base.timeline,
             sessions=base.sessions,
             history=base.history,
+            lag_history=base.lag_history,
             committer=base.committer,
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
@@ -358,6 +361,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         base.parameters,
         connectors.postgres,
         base.history,
+        base.lag_history,
     )
     return SystemTables(base.relations, base.timeline, running)
 
@@ -482,6 +486,7 @@ def _base(given: Given) -> _Base:
         steady_ms,
         sessions,
         history,
+        LagHistory(given.blobs, given.epoch, given.clock),
         StatementCounts(given.monotonic),
         given.spans,
         planner,

@@ -28,6 +28,7 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.time.timeline import Timeline
@@ -64,6 +65,7 @@ class Parts:
     timeline: Timeline
     sessions: Sessions
     history: History
+    lag_history: LagHistory
     committer: GroupCommitter
     compute: Compute
     ingestion: IngestionRunner
@@ -120,6 +122,7 @@ class Coordinator:
             self.parts.implications.start_all()
         self.parts.maintenance.start()
         self.parts.history.start()
+        self.parts.lag_history.start(self.parts.system.lags)
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
         threading.Thread(target=self._keep_to_schedules, name="schedules", daemon=True).start()
@@ -137,6 +140,7 @@ class Coordinator:
         self.parts.compute.close()
         self.parts.committer.stop()
         self.parts.history.stop()
+        self.parts.lag_history.stop()
         if self.parts.lineage is not None:
             self.parts.lineage.close()
 

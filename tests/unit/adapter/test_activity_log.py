@@ -25,8 +25,8 @@ from slackwater.adapter.history.levels import (
 from slackwater.adapter.history.levels import (
     Place as FilePlace,
 )
-from slackwater.adapter.history.recorder import History
-from slackwater.adapter.history.records import Statement, Status
+from slackwater.adapter.history.recorder import FOLDER, History
+from slackwater.adapter.history.records import KINDS, Statement, Status
 from slackwater.adapter.history.sampling import Throttle, is_sampled
 from slackwater.adapter.history.texts import shown, without_values
 from slackwater.persist.blobs import LocalBlobs
@@ -244,7 +244,7 @@ def core_with(count, began_ms=0):
 
 
 def files_of(tmp_path, epoch=1):
-    return HistoryFiles(LocalBlobs(tmp_path), epoch)
+    return HistoryFiles(LocalBlobs(tmp_path), epoch, FOLDER, KINDS)
 
 
 def names(tmp_path):

@@ -33,6 +33,7 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
+from slackwater.adapter.history.lags import LagsOfMinute
 from slackwater.adapter.history.records import (
     Reached,
     SessionBegan,
@@ -215,6 +216,10 @@ def snapshot():
             ),
         ),
         past_sessions=(SessionBegan("app/1", 900, "reports", "me"),),
+        lag_minutes=(
+            LagsOfMinute(60_000, {user_id(13): 900, user_id(14): 0}),
+            LagsOfMinute(120_000, {user_id(13): 7}),
+        ),
         webhooks={user_id(11): "http://host/api/webhook/slackwater/default/s"},
         partitions=(
             PartitionEntry(
@@ -292,7 +297,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_arrangement_sizes mz_index_columns mz_system_parameters
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
         mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
-        mz_recent_activity_log mz_statement_lifecycle_history mz_session_history"""
+        mz_recent_activity_log mz_statement_lifecycle_history mz_session_history
+        mz_wallclock_global_lag_recent_history"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -355,6 +361,16 @@ def test_what_was_run(snapshot):
     # One whose session is forgotten already.
     (row,) = rows("mz_recent_activity_log", replace(snapshot, past_sessions=()))
     assert (row["connected_at"], row["session_id"]) == (None, "app/1")
+
+
+def test_lags_of_minutes(snapshot):
+    assert [
+        tuple(r.values()) for r in rows("mz_wallclock_global_lag_recent_history", snapshot)
+    ] == [
+        (EPOCH + timedelta(minutes=1), "u13", 900),
+        (EPOCH + timedelta(minutes=1), "u14", 0),
+        (EPOCH + timedelta(minutes=2), "u13", 7),
+    ]
 
 
 def test_usage_of_shards(snapshot):

@@ -9,8 +9,8 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar
 
 import structlog
 from cattrs import Converter
@@ -23,35 +23,36 @@ from slackwater.adapter.history.levels import (
     suffix,
     to_merge,
 )
-from slackwater.adapter.history.records import Record, SessionBegan, Statement
 from slackwater.persist.blobs import Blob, Blobs
 
-FOLDER = "history"
 _LEFT_MS = 3600 * 1000
 """A file that a leader has begun and not ended is removed after so long."""
-_KINDS: dict[str, type[Statement] | type[SessionBegan]] = {
-    "statement": Statement,
-    "session": SessionBegan,
-}
 _converter = Converter()
 _log = structlog.get_logger("history")
 
+Kept = TypeVar("Kept")
 
-class HistoryFiles:
+
+class HistoryFiles(Generic[Kept]):
     """The files of one leader, of `epoch`, and of those before. One caller at a time.
 
-    Each method that writes or lists raises what `Blobs` raises.
+    They are in `folder` of the location, and have records of `kinds`, by the names that their lines
+    have. Each method that writes or lists raises what `Blobs` raises.
     """
 
-    def __init__(self, blobs: Blobs, epoch: int) -> None:
+    def __init__(
+        self, blobs: Blobs, epoch: int, folder: str, kinds: Mapping[str, type[Kept]]
+    ) -> None:
+        self._folder = folder
+        self._kinds = kinds
         self._blobs = blobs
         self._epoch = epoch
         self._number = 0
         self._files: list[HistoryFile] = []
 
-    def write(self, records: Iterable[Record]) -> None:
+    def write(self, records: Iterable[Kept]) -> None:
         """Makes the records durable, in a new file."""
-        lines = [_encoded(record) for record in records]
+        lines = [self._encoded(record) for record in records]
         self._number += 1
         self._put(0, Place(self._epoch, self._number), lines)
 
@@ -65,26 +66,26 @@ class HistoryFiles:
             for file in merged:
                 self._remove(file)
 
-    def recovered(self, records: int, oldest_ms: int, now_ms: int) -> list[Record]:
+    def recovered(self, records: int, oldest_ms: int, now_ms: int) -> list[Kept]:
         """The records of the leaders before, from the newest file on, until there are enough.
 
         Files that are not needed any more are removed. To be called again when it has failed.
         """
         files: list[HistoryFile] = []
-        found: list[Record] = []
+        found: list[Kept] = []
         for blob, level, place in sorted(self._listed(now_ms), key=lambda f: f[2], reverse=True):
             if len(found) >= records or blob.modified_ms < oldest_ms:
                 self._blobs.delete(blob.uri)
                 continue
             lines = self._lines(blob.uri)
-            found.extend(filter(None, map(_decoded, lines)))
+            found.extend(each for each in map(self._decoded, lines) if each is not None)
             files.append(HistoryFile(blob.uri, level, place, len(lines), blob.modified_ms))
         self._files.extend(files)
         return found
 
     def _listed(self, now_ms: int) -> Iterator[tuple[Blob, int, Place]]:
         own = {file.uri for file in self._files}
-        for blob in self._blobs.list(self._blobs.uri(FOLDER)):
+        for blob in self._blobs.list(self._blobs.uri(self._folder)):
             found = named(blob.uri)
             if found is not None and blob.uri not in own:
                 yield blob, *found
@@ -106,25 +107,23 @@ class HistoryFiles:
     def _put(self, level: int, place: Place, lines: list[bytes]) -> None:
         packed = gzip.compress(b"\n".join(lines), compresslevel=1, mtime=0)
         write: Callable[[Any], object] = lambda file: file.write(packed)  # noqa: E731
-        blob = self._blobs.put(self._blobs.uri(FOLDER), suffix(level, place), write)
+        blob = self._blobs.put(self._blobs.uri(self._folder), suffix(level, place), write)
         self._files.append(HistoryFile(blob.uri, level, place, len(lines), blob.modified_ms))
 
     def _remove(self, file: HistoryFile) -> None:
         self._blobs.delete(file.uri)
         self._files.remove(file)
 
+    def _encoded(self, record: Kept) -> bytes:
+        kind = next(name for name, each in self._kinds.items() if isinstance(record, each))
+        return json.dumps({"kind": kind, **_converter.unstructure(record)}).encode()
 
-def _encoded(record: Record) -> bytes:
-    kind = next(name for name, each in _KINDS.items() if isinstance(record, each))
-    return json.dumps({"kind": kind, **_converter.unstructure(record)}).encode()
-
-
-def _decoded(line: bytes) -> Record | None:
-    """The record of a line; None: another version wrote it, and this one does not know it."""
-    try:
-        fields = json.loads(line)
-        kind = _KINDS.get(fields.pop("kind", None))
-        return None if kind is None else _converter.structure(fields, kind)
-    except Exception as error:
-        _log.warning("record of the history ignored", error=str(error))
-        return None
+    def _decoded(self, line: bytes) -> Kept | None:
+        """The record of a line; None: another version wrote it, and this one does not know it."""
+        try:
+            fields = json.loads(line)
+            kind = self._kinds.get(fields.pop("kind", None))
+            return None if kind is None else _converter.structure(fields, kind)
+        except Exception as error:
+            _log.warning("record of the history ignored", error=str(error))
+            return None

@@ -30,7 +30,7 @@ from slackwater.adapter.history.events import (
     Wrote,
 )
 from slackwater.adapter.history.files import HistoryFiles
-from slackwater.adapter.history.records import SessionBegan, Statement
+from slackwater.adapter.history.records import KINDS, Record, SessionBegan, Statement
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import Blobs
 from slackwater.planner.parser import parameters, variables
@@ -43,6 +43,7 @@ STOP_S = 5.0
 WAITING_AT_MOST = 10_000
 """The most events that wait: whoever brings one more applies them."""
 
+FOLDER = "history"
 _log = structlog.get_logger("history")
 
 
@@ -80,7 +81,7 @@ class History:
         # Of each statement there may be two records, and there are sessions.
         self._stored = 3 * self._limits.records
         self._clock = clock
-        self._files = HistoryFiles(blobs, epoch)
+        self._files: HistoryFiles[Record] = HistoryFiles(blobs, epoch, FOLDER, KINDS)
         default = parameters.PARAMETERS["statement_logging_target_data_rate"].default
         self._core = HistoryCore(self._limits, variables.size_bytes(default))
         self._waiting: deque[Event] = deque()

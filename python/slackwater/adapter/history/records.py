@@ -5,6 +5,7 @@ Times are wall clock milliseconds of the leader.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -96,3 +97,6 @@ class SessionBegan:
 
 
 Record = Statement | SessionBegan
+
+KINDS: Mapping[str, type[Record]] = {"statement": Statement, "session": SessionBegan}
+"""By the names that lines of files have."""

@@ -1,4 +1,4 @@
-"""Rows of the system relations about what was run: statements, their steps, and sessions."""
+"""Rows of the system relations about the past: statements, their steps, sessions, and lags."""
 
 from __future__ import annotations
 
@@ -47,6 +47,13 @@ def lifecycle(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for statement in snapshot.statements:
         for reached in statement.steps:
             yield statement.execution_id, reached.step.value, moment(reached.at_ms)
+
+
+def lags(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for minute in snapshot.lag_minutes:
+        occurred_at = moment(minute.minute_ms)
+        for object_id, lag_ms in minute.lags_ms.items():
+            yield occurred_at, object_id, lag_ms
 
 
 def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

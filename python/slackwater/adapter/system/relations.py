@@ -446,6 +446,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "session_id! connected_at:time! initial_application_name authenticated_user!",
         past.sessions,
     ),
+    (
+        "mz_internal",
+        "mz_wallclock_global_lag_recent_history",
+        "occurred_at:time! object_id! lag:long!",
+        past.lags,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

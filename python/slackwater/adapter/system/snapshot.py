@@ -9,6 +9,7 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
+from slackwater.adapter.history.lags import LagsOfMinute
 from slackwater.adapter.history.records import SessionBegan, Statement
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.sources.slots import WaitingSlot
@@ -96,3 +97,4 @@ class SystemSnapshot:
     waiting_slots: tuple[WaitingSlot, ...] = ()
     statements: tuple[Statement, ...] = ()
     past_sessions: tuple[SessionBegan, ...] = ()
+    lag_minutes: tuple[LagsOfMinute, ...] = ()

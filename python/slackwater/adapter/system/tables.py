@@ -15,6 +15,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
+from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.notices import notices, of_logs, of_slots
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
 from slackwater.adapter.system.snapshot import (
@@ -52,6 +53,7 @@ class RunningParts:
     parameters: SystemParameters
     postgres: PostgresSources
     history: History
+    lags: LagHistory
 
 
 class SystemTables:
@@ -68,6 +70,7 @@ class SystemTables:
         self._parameters = running.parameters
         self._postgres = running.postgres
         self._history = running.history
+        self._lags = running.lags
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -139,7 +142,21 @@ class SystemTables:
             parameters=self._parameters.entries(),
             statements=self._history.statements() if names & _WITH_STATEMENTS else (),
             past_sessions=self._history.sessions() if names & _WITH_PAST_SESSIONS else (),
+            lag_minutes=self._lags.minutes()
+            if "mz_wallclock_global_lag_recent_history" in names
+            else (),
         )
+
+    def lags(self) -> dict[GlobalId, int]:
+        """Milliseconds by which each object is behind the wall clock now; not of what has ended."""
+        now_ms = self._timeline.now()
+        items = self._relations.state.items.values()
+        found = self._frontiers(i for i in items if i.kind is not ItemKind.SYSTEM_TABLE)
+        return {
+            global_id: max(0, now_ms - each.upper.value)
+            for global_id, each in found.items()
+            if not each.upper.is_empty
+        }
 
     def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:
         """The frontiers of all that have some; of what has lost its contents, empty ones."""
