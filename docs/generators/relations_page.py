@@ -118,6 +118,9 @@ DESCRIPTIONS: Mapping[str, str] = {
         " `execution_id`."
     ),
     "mz_session_history": "The sessions of the last 24 hours, at most 10 000.",
+    "mz_statement_waits": "What statements wait for at the moment, by their names in"
+    " `mz_recent_activity_log`: the hydration of a view, the first contents of a source, a time"
+    " that is not complete yet.",
     "mz_wallclock_global_lag_recent_history": "By how much each object was behind the wall clock at"
     " most in each minute that is over, in milliseconds: 24 hours, at most 200 000 rows, also of"
     " leaders before. Lags are looked at every 5 seconds. What has ended has none.",

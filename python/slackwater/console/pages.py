@@ -260,7 +260,14 @@ def _recent_statements(snapshot: Snapshot) -> Iterable[Table]:
         return
     rows = snapshot.rows(r.ACTIVITY)
     latest = sorted(rows, key=lambda row: row["began_at"], reverse=True)
-    running = [row for row in latest if row["finished_at"] is None]
+    waits = {
+        (row["session_id"], row["statement"]): row["waits_for"] for row in snapshot.rows(r.WAITS)
+    }
+    running = [
+        {**row, "waits_for": waits.get((row["session_id"], row["statement"]))}
+        for row in latest
+        if row["finished_at"] is None
+    ]
     done = [row for row in latest if row["finished_at"] is not None]
     yield table("Statements under way", _RUNNING, running[:STATEMENTS])
     yield table("Statements of the last 15 minutes", _DONE, done[:STATEMENTS])
@@ -430,6 +437,7 @@ _RUNNING = (
     ("began_at", "since"),
     ("statement_type", "kind"),
     ("sql", "text"),
+    ("waits_for", "waits for"),
     ("application_name", "application"),
     ("authenticated_user", "user"),
 )

@@ -30,6 +30,7 @@ SESSIONS = "mz_internal.mz_sessions"
 SUBSCRIPTIONS = "mz_internal.mz_subscriptions"
 PEEKS = "mz_internal.mz_active_peeks"
 ACTIVITY = "mz_internal.mz_recent_activity_log"
+WAITS = "mz_internal.mz_statement_waits"
 COLUMNS = "mz_catalog.mz_columns"
 PARAMETERS = "mz_internal.mz_system_parameters"
 WITH_SQL = (
@@ -54,7 +55,7 @@ OBJECT |= {*WITH_SQL, EDGE_LAG}
 USED = frozenset({MEMORY, SHARDS})
 """The relations behind the line on top of each page."""
 
-ACTIVITY_PAGE = USED | {NAMES, SESSIONS, SUBSCRIPTIONS, PEEKS, PROGRESS, ACTIVITY}
+ACTIVITY_PAGE = USED | {NAMES, SESSIONS, SUBSCRIPTIONS, PEEKS, PROGRESS, ACTIVITY, WAITS}
 STORAGE = USED | {NAMES, ARRANGEMENTS}
 NOTICES_PAGE = USED | {NAMES, NOTICES}
 LOG = USED

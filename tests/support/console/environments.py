@@ -72,6 +72,24 @@ def tick(object_id, ago_ms, emitted=3, by_program=True):
     }
 
 
+def statement(number, sql, ended=None, **rest):
+    return {
+        "statement": str(number),
+        "session_id": "app/1",
+        "began_at": at(AT_MS - 5000 - number),
+        "finished_at": None if ended is None else at(AT_MS - 4000),
+        "finished_status": ended,
+        "statement_type": "select",
+        "sql": sql,
+        "condition": None,
+        "waited_ms": 10,
+        "rows_returned": None,
+        "application_name": "<reports>",
+        "authenticated_user": "me",
+        **rest,
+    }
+
+
 OBJECTS = (
     named(1, "orders", "table"),
     named(2, "clicks", "source"),
@@ -166,6 +184,20 @@ def every_state():
                 ),
                 notice("retained log", "u2", "The server of clicks keeps 2.0 GiB of its log"),
                 notice("NOTICE", None, "The query reads at 5."),
+            ),
+            r.ACTIVITY: (
+                statement(1, "SELECT '<b>' FROM totals"),
+                statement(2, "SELECT * FROM filling"),
+                statement(3, "SELECT 1 FROM orders", "success", rows_returned=1),
+                statement(4, None, "error", condition="SLACKWATER_DATA_ERROR"),
+            ),
+            r.WAITS: (
+                {
+                    "session_id": "app/1",
+                    "statement": "2",
+                    "waits_for": "slackwater.shop.filling is hydrating, 41 %: 41,500 of 100,000"
+                    " rows.",
+                },
             ),
             r.MEMORY: ({"replica_id": "u1", "process_id": 0, "memory_bytes": 12_345_678},),
             r.SHARDS: (

@@ -434,3 +434,19 @@ def test_a_view_over_a_table_that_always_changes_is_defined_in_the_end(defining,
     assert change.exception(PATIENCE) is None
     assert place.env.engine.calls == ATTEMPTS
     place.sql("DROP MATERIALIZED VIEW v")
+
+
+def test_what_a_statement_waits_for_is_told_while_it_waits(place, pool):
+    read = [{"id": place.item("t").id, "as_of": {"at": FAR}}]
+    asked = {"session": "app/1", "execution": "7"}
+    assert call(place, "/v1/waits", **asked) == {"waits_for": None}
+    late = pool.submit(call, place, "/v1/bind", **asked, relations=read)
+    (row,) = wait_until(lambda: place.system("mz_statement_waits"), what="the wait")
+    assert (row["session_id"], row["statement"]) == ("app/1", "7")
+    assert row["waits_for"].startswith("slackwater.default.t is ")
+    assert call(place, "/v1/waits", **asked)["waits_for"].endswith("behind the time of the read.")
+    assert call(place, "/v1/waits", session="app/1", execution="8") == {"waits_for": None}
+    assert call(place, "/v1/waits", session="app/2", execution="7") == {"waits_for": None}
+    call(place, "/v1/cancel", **asked)
+    assert refusal(late) == ("SLACKWATER_CANCELED", "57014")
+    assert place.system("mz_statement_waits") == []

@@ -50,6 +50,7 @@ from slackwater.adapter.system.snapshot import (
     SessionEntry,
     SubscriptionEntry,
     SystemSnapshot,
+    WaitEntry,
 )
 from slackwater.compute.controller.protocol import Peek
 from slackwater.compute.controller.shell import ReplicaStatus
@@ -216,6 +217,7 @@ def snapshot():
             ),
         ),
         past_sessions=(SessionBegan("app/1", 900, "reports", "me"),),
+        waits=(WaitEntry("app/1", "7", "t is behind."),),
         lag_minutes=(
             LagsOfMinute(60_000, {user_id(13): 900, user_id(14): 0}),
             LagsOfMinute(120_000, {user_id(13): 7}),
@@ -298,7 +300,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
         mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
         mz_recent_activity_log mz_statement_lifecycle_history mz_session_history
-        mz_wallclock_global_lag_recent_history"""
+        mz_wallclock_global_lag_recent_history mz_statement_waits"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -361,6 +363,12 @@ def test_what_was_run(snapshot):
     # One whose session is forgotten already.
     (row,) = rows("mz_recent_activity_log", replace(snapshot, past_sessions=()))
     assert (row["connected_at"], row["session_id"]) == (None, "app/1")
+
+
+def test_waits_of_statements(snapshot):
+    assert rows("mz_statement_waits", snapshot) == [
+        {"session_id": "app/1", "statement": "7", "waits_for": "t is behind."}
+    ]
 
 
 def test_lags_of_minutes(snapshot):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.support.console.environments import (
     nobody_leads,
 )
 
-from slackwater.console import log, pages
+from slackwater.console import log, pages, relations
 from slackwater.console.app import Renderer, Shown
 from slackwater.console.objects import State, entries
 from slackwater.console.picture import LARGEST, picture
@@ -178,4 +179,8 @@ def test_the_picture_around_an_object_is_bounded():
 
 
 def test_a_relation_that_the_leader_lacks_is_left_out():
-    assert "Statements" not in of_tables(every_state(), pages.activity(every_state()))
+    state = every_state()
+    assert "Statements under way" in of_tables(state, pages.activity(state))
+    tables = {name: rows for name, rows in state.tables.items() if name != relations.ACTIVITY}
+    older = replace(state, tables=tables)
+    assert "Statements" not in of_tables(older, pages.activity(older))

@@ -80,6 +80,11 @@ class RunningCall:
     execution: str | None
     cancellation: Cancellation
 
+    @property
+    def statement(self) -> str:
+        """The name of the statement in the history; of one that has none, that of the call."""
+        return self.execution or self.call
+
 
 @dataclass(slots=True)
 class PendingCommit:

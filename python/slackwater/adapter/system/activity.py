@@ -221,6 +221,11 @@ def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         yield s.id, s.connection_id, s.user, s.client_ip, moment(s.connected_ms)
 
 
+def statement_waits(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for each in snapshot.waits:
+        yield each.session_id, each.statement, each.waits_for
+
+
 def subscriptions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for s in snapshot.subscriptions:
         yield s.id, s.session_id, s.cluster_id, moment(s.created_ms), list(s.reads)

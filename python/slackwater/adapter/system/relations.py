@@ -452,6 +452,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "occurred_at:time! object_id! lag:long!",
         past.lags,
     ),
+    (
+        "mz_internal",
+        "mz_statement_waits",
+        "session_id! statement! waits_for!",
+        activity.statement_waits,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

@@ -42,6 +42,15 @@ class SessionEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitEntry:
+    """A statement that waits, and what for, in one sentence."""
+
+    session_id: str
+    statement: str
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionEntry:
     id: str
     session_id: str
@@ -98,3 +107,4 @@ class SystemSnapshot:
     statements: tuple[Statement, ...] = ()
     past_sessions: tuple[SessionBegan, ...] = ()
     lag_minutes: tuple[LagsOfMinute, ...] = ()
+    waits: tuple[WaitEntry, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind
@@ -23,6 +23,7 @@ from slackwater.adapter.system.snapshot import (
     SessionEntry,
     SubscriptionEntry,
     SystemSnapshot,
+    WaitEntry,
 )
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.persist.ipc import to_stream
@@ -142,10 +143,18 @@ class SystemTables:
             parameters=self._parameters.entries(),
             statements=self._history.statements() if names & _WITH_STATEMENTS else (),
             past_sessions=self._history.sessions() if names & _WITH_PAST_SESSIONS else (),
+            waits=tuple(self._waits()) if "mz_statement_waits" in names else (),
             lag_minutes=self._lags.minutes()
             if "mz_wallclock_global_lag_recent_history" in names
             else (),
         )
+
+    def _waits(self) -> Iterator[WaitEntry]:
+        for session in self._sessions.all():
+            for running in tuple(session.running.values()):
+                told = running.cancellation.waits_for()
+                if told is not None:
+                    yield WaitEntry(session.session_id, running.statement, told)
 
     def lags(self) -> dict[GlobalId, int]:
         """Milliseconds by which each object is behind the wall clock now; not of what has ended."""
