@@ -162,7 +162,7 @@ def test_headers_partitions_and_keys_that_are_not_enforced(place, kafka, reader)
         "TOPIC PARTITION COUNT 4, TOPIC CONFIG MAP('retention.ms' => '1')) "
         "FORMAT JSON ENVELOPE DEBEZIUM"
     )
-    notices = [message for _, _, message in place.rows("SHOW NOTICES")]
+    notices = [message for _, _, message, _ in place.rows("SHOW NOTICES")]
     assert (
         f"The topic {topic} is used as it is: it has 3 partitions, its retention.ms is 12345678."
         in notices

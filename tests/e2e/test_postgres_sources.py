@@ -448,10 +448,10 @@ def test_a_condition_of_the_publication_counts_for_the_copy_too(place, upstream)
         f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES {FAST}"
     )
     notice = "The publication leaves out columns of public.a: `hidden`."
-    assert [message for _, _, message in place.rows("SHOW NOTICES")].count(notice) == 1
+    assert [message for _, _, message, _ in place.rows("SHOW NOTICES")].count(notice) == 1
     assert place.rows("SELECT * FROM a") == [[11, "y"]]
     place.sql("CREATE TABLE later FROM SOURCE s (REFERENCE a)")
-    assert [message for _, _, message in place.rows("SHOW NOTICES")].count(notice) == 2
+    assert [message for _, _, message, _ in place.rows("SHOW NOTICES")].count(notice) == 2
     assert place.rows("SELECT * FROM later") == [[11, "y"]]
     upstream.run("UPDATE a SET id = 12 WHERE id = 1", "UPDATE a SET id = 2 WHERE id = 11")
     becomes(place, "SELECT * FROM a", [[12, "x"]])
