@@ -31,10 +31,10 @@ from slackwater.adapter.history.events import (
 )
 from slackwater.adapter.history.files import HistoryFiles
 from slackwater.adapter.history.records import KINDS, Record, SessionBegan, Statement
+from slackwater.adapter.history.store import HistoryStore
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import Blobs
 from slackwater.planner.parser import parameters, variables
-from slackwater.repr.errors import SlackwaterError
 
 PASS_S = 1.0
 """So often what is new is stored."""
@@ -69,27 +69,30 @@ class CallHistory:
 class History:
     """The history of statements and sessions. Thread-safe; `validate` and reads wait for the core.
 
-    A store that is away, or full, costs the history what a crash would lose, and nobody else
-    anything: what could not be stored is tried again, and the log says so once.
+    What could not be stored is tried again: see `HistoryStore`.
     """
 
     def __init__(
         self, blobs: Blobs, epoch: int, clock: Callable[[], int], limits: Limits | None = None
     ) -> None:
         """`clock` gives wall clock milliseconds."""
-        self._limits = limits or Limits()
-        # Of each statement there may be two records, and there are sessions.
-        self._stored = 3 * self._limits.records
+        limits = limits or Limits()
         self._clock = clock
-        self._files: HistoryFiles[Record] = HistoryFiles(blobs, epoch, FOLDER, KINDS)
         default = parameters.PARAMETERS["statement_logging_target_data_rate"].default
-        self._core = HistoryCore(self._limits, variables.size_bytes(default))
+        self._core = HistoryCore(limits, variables.size_bytes(default))
         self._waiting: deque[Event] = deque()
         self._lock = threading.Lock()
+        self._store: HistoryStore[Record] = HistoryStore(
+            "the history",
+            HistoryFiles(blobs, epoch, FOLDER, KINDS),
+            self._core,
+            self._lock,
+            # Of each statement there may be two records, and there are sessions.
+            most=3 * limits.records,
+            age_ms=limits.age_ms,
+        )
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="history", daemon=True)
-        self._failing = False
-        self._recovered = False
 
     # What calls tell
 
@@ -178,27 +181,4 @@ class History:
         with self._lock:
             self._apply()
             taken = self._core.take_changed(now_ms - round(settle_ms))
-        try:
-            if taken:
-                self._files.write(taken)
-                taken = ()
-            self._recover(now_ms)
-            self._files.tidy(self._stored, now_ms - self._limits.age_ms)
-        except (SlackwaterError, OSError) as error:
-            with self._lock:
-                self._core.put_back(taken)
-            if not self._failing:
-                _log.warning("the history is not stored", error=str(error))
-            self._failing = True
-        else:
-            self._failing = False
-
-    def _recover(self, now_ms: int) -> None:
-        """Takes over the history of the leaders before, once."""
-        if self._recovered:
-            return
-        oldest_ms = now_ms - self._limits.age_ms
-        found = self._files.recovered(self._stored, oldest_ms, now_ms)
-        with self._lock:
-            self._core.recover(found, now_ms)
-        self._recovered = True
+        self._store.keep(taken, now_ms)

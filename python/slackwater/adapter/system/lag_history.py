@@ -5,13 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-import structlog
-
-from slackwater.adapter.history.core import DAY_MS
 from slackwater.adapter.history.files import HistoryFiles
 from slackwater.adapter.history.lags import MINUTE_MS, LagCore, LagLimits, LagsOfMinute
+from slackwater.adapter.history.store import HistoryStore
 from slackwater.persist.blobs import Blobs
-from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.ids import GlobalId
 
 FOLDER = "history_of_lags"
@@ -20,29 +17,32 @@ OBSERVE_S = 5.0
 STOP_S = 5.0
 """A coordinator that ends waits so long for the last minute to be stored."""
 
-_log = structlog.get_logger("history")
-
 
 class LagHistory:
     """The lags of the last 24 hours, minute by minute, through takeovers. Thread-safe.
 
-    A crash loses the minute that runs. A store that is away costs what it would have kept, and
-    nobody else anything: it is tried again, and the log says so once.
+    A crash loses the minute that runs. What could not be stored is tried again: `HistoryStore`.
     """
 
     def __init__(
         self, blobs: Blobs, epoch: int, clock: Callable[[], int], limits: LagLimits | None = None
     ) -> None:
         """`clock` gives wall clock milliseconds."""
+        limits = limits or LagLimits()
         self._clock = clock
-        self._core = LagCore(limits or LagLimits())
-        self._files = HistoryFiles(blobs, epoch, FOLDER, {"lags": LagsOfMinute})
+        self._core = LagCore(limits)
         self._lags: Callable[[], Mapping[GlobalId, int]] = dict
         self._lock = threading.Lock()
+        self._stored = HistoryStore(
+            "the history of lags",
+            HistoryFiles(blobs, epoch, FOLDER, {"lags": LagsOfMinute}),
+            self._core,
+            self._lock,
+            most=limits.age_ms // MINUTE_MS,
+            age_ms=limits.age_ms,
+        )
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="lags", daemon=True)
-        self._failing = False
-        self._recovered = False
 
     def minutes(self) -> tuple[LagsOfMinute, ...]:
         """The minutes that are over, the earliest first."""
@@ -79,25 +79,6 @@ class LagHistory:
         self._store()
 
     def _store(self, *, also_running: bool = False) -> None:
-        now_ms = self._clock()
-        oldest_ms = now_ms - DAY_MS
         with self._lock:
             taken = self._core.take_over(also_running=also_running)
-        try:
-            if taken:
-                self._files.write(taken)
-                taken = ()
-            if not self._recovered:
-                found = self._files.recovered(DAY_MS // MINUTE_MS, oldest_ms, now_ms)
-                with self._lock:
-                    self._core.recover(found, now_ms)
-                self._recovered = True
-            self._files.tidy(DAY_MS // MINUTE_MS, oldest_ms)
-        except (SlackwaterError, OSError) as error:
-            with self._lock:
-                self._core.put_back(taken)
-            if not self._failing:
-                _log.warning("the history of lags is not stored", error=str(error))
-            self._failing = True
-        else:
-            self._failing = False
+        self._stored.keep(taken, self._clock())
