@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.controllers.dataflows import OfReplica
@@ -66,6 +67,12 @@ class MetricsSnapshot:
 
 
 Samples = Callable[[MetricsSnapshot], Iterable[Sample]]
+Label = TypeVar("Label", bound=str)
+
+
+def _each(values: Callable[[MetricsSnapshot], Mapping[Label, float | Durations]]) -> Samples:
+    """A sample for each of the values, whose key is its label."""
+    return lambda snapshot: (((key,), value) for key, value in values(snapshot).items())
 
 
 def _build_info(_: MetricsSnapshot) -> Iterator[Sample]:
@@ -167,14 +174,6 @@ def _statements(snapshot: MetricsSnapshot) -> Iterator[Sample]:
     yield from snapshot.totals.statements.ended.items()
 
 
-def _statement_seconds(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((kind,), took) for kind, took in snapshot.totals.statements.took.items())
-
-
-def _statement_waits(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((kind,), took) for kind, took in snapshot.totals.statements.waited.items())
-
-
 def _sessions(snapshot: MetricsSnapshot) -> Iterator[Sample]:
     yield (), len(snapshot.system.sessions)
 
@@ -226,11 +225,7 @@ def _dropped_garbage(snapshot: MetricsSnapshot) -> Iterator[Sample]:
 
 
 def _of_sources(value: Callable[[SourceStatistics], int]) -> Samples:
-    def samples(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-        for object_id, each in snapshot.system.source_statistics.items():
-            yield (object_id,), value(each)
-
-    return samples
+    return _each(lambda s: {k: value(each) for k, each in s.system.source_statistics.items()})
 
 
 def _partitions(snapshot: MetricsSnapshot) -> Iterator[Sample]:
@@ -245,10 +240,6 @@ def _dead_letters(snapshot: MetricsSnapshot) -> Iterator[Sample]:
         yield (object_id,), each.dead_letters + (0 if progress is None else progress.dead)
 
 
-def _retained(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((object_id,), size) for object_id, size in snapshot.retained_bytes.items())
-
-
 def _statuses(kind: ItemKind) -> Samples:
     def samples(snapshot: MetricsSnapshot) -> Iterator[Sample]:
         for item in items(snapshot.system, kind):
@@ -260,11 +251,7 @@ def _statuses(kind: ItemKind) -> Samples:
 
 
 def _of_sinks(value: Callable[[SinkStatistics], int]) -> Samples:
-    def samples(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-        for object_id, each in snapshot.system.sink_statistics.items():
-            yield (object_id,), value(each)
-
-    return samples
+    return _each(lambda s: {k: value(each) for k, each in s.system.sink_statistics.items()})
 
 
 def _sink_frontiers(snapshot: MetricsSnapshot) -> Iterator[Sample]:
@@ -315,14 +302,6 @@ def _checkpoint_ages(which: Callable[[CheckpointProgress], Time | None]) -> Samp
             yield labels, max(0.0, snapshot.system.now_ms / MS - seconds)
 
     return samples
-
-
-def _backwards(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((each,), number) for each, number in snapshot.totals.checkpoints.backwards.items())
-
-
-def _landed(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    return (((each,), number) for each, number in snapshot.totals.checkpoints.landed.items())
 
 
 def _family(
@@ -432,14 +411,14 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
         "statement_seconds",
         "histogram statement_type",
         "How long the coordinator has worked for a statement; Spark's work is not in it.",
-        _statement_seconds,
+        _each(lambda s: s.totals.statements.took),
     ),
     _family(
         "statement_wait_seconds",
         "histogram statement_type",
         "How long a statement has waited until what it reads was complete; a part of"
         " statement_seconds.",
-        _statement_waits,
+        _each(lambda s: s.totals.statements.waited),
     ),
     _family("active_sessions", "gauge", "Sessions that are connected.", _sessions),
     _family("active_subscribes", "gauge", "Subscriptions that run.", _subscribes),
@@ -527,14 +506,14 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
         "postgres_slot_retained_bytes",
         "gauge object_id",
         "How much of its log the server of a source keeps for the source's replication slot.",
-        _retained,
+        _each(lambda s: s.retained_bytes),
     ),
     # Changefeeds
     _family(
         "changefeed_landed_rows_total",
         "counter object_id",
         "Changes of rows that landed.",
-        _landed,
+        _each(lambda s: s.totals.checkpoints.landed),
     ),
     _family(
         "checkpoint_advance_duration_seconds",
@@ -582,7 +561,7 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
         "checkpoint_proposed_going_backwards_errors_total",
         "counter object_id",
         "Resolved timestamps that were refused, because the feed had resolved a later one.",
-        _backwards,
+        _each(lambda s: s.totals.checkpoints.backwards),
     ),
     # Sinks
     _family(

@@ -21,7 +21,7 @@ from slackwater.adapter.system.metric_families import MetricsSnapshot, Totals, m
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.writing.group_commit import GroupCommitter
-from slackwater.persist.error_shards import all_errors_at
+from slackwater.persist.error_shards import errors_at
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.usage import ShardUsage, usage
 from slackwater.repr.errors import SlackwaterError
@@ -114,6 +114,6 @@ class Metrics:
             if not rows.get(shard) or reached.upper.is_empty:
                 # Most views never had an error: only of the others the shard is read.
                 continue
-            if all_errors_at(reads, shard, Timestamp(reached.upper.value - 1)):
+            if errors_at(reads, shard, Timestamp(reached.upper.value - 1)):
                 told.add(item.id)
         return frozenset(told)
