@@ -12,8 +12,10 @@ from slackwater.adapter.sessions.sessions import Session
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.controller.protocol import Problem
+from slackwater.compute.records import HydrationProgress
 from slackwater.planner.parser.refresh import LAST_TIME_MS, format_time
 from slackwater.repr.frontier import Timestamp
+from slackwater.repr.ids import GlobalId
 from slackwater.storage.ingestion import IngestionRunner, SourceStatus, StatusChange
 
 WARNING, CODE = "WARNING", "01000"
@@ -68,13 +70,17 @@ class Health:
         read, known = counted.snapshot_records_staged, counted.snapshot_records_known
         return f"It has read {read} of {known} messages."
 
+    def hydrations(self) -> dict[GlobalId, HydrationProgress]:
+        """The progress of what reads whole inputs now, on the replica that has read most of it."""
+        told = [each.record for each in self.dataflows.hydration_progress()]
+        told.sort(key=lambda each: each.rows_read)
+        return {each.global_id: each for each in told}
+
     def awaited(
         self, state: CatalogState, item: CatalogItem, last: Timestamp, time: Timestamp
     ) -> str:
         """A sentence on what a reader of the item at `time` waits for, which has `last` already."""
-        reading = {
-            each.record.global_id: each.record for each in self.dataflows.hydration_progress()
-        }
+        reading = self.hydrations()
         for each in state.below([item.id]):
             if each.id in reading:
                 return f"{each.full_name} is hydrating, {reading[each.id]}."

@@ -135,8 +135,7 @@ def _slowest(snapshot: SystemSnapshot, inputs: Iterable[GlobalId]) -> GlobalId |
 
 def wallclock_global_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, each in snapshot.frontiers.items():
-        lag = 0 if each.upper.is_empty else max(0, snapshot.now_ms - each.upper.value)
-        yield object_id, lag
+        yield object_id, each.behind_ms(snapshot.now_ms)
 
 
 def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:

@@ -230,10 +230,9 @@ class Shows:
         return "hydrated" if self._relations.upper(item).value > floor else HYDRATING
 
     def _progress(self, item: CatalogItem) -> str | None:
-        """The progress of the replica that has read most; None: none reads whole inputs now."""
-        told = self._health.dataflows.hydration_progress()
-        reading = [each.record for each in told if each.record.global_id == item.id]
-        return str(max(reading, key=lambda each: each.rows_read)) if reading else None
+        """The progress of the view; None: no replica reads whole inputs for it now."""
+        found = self._health.hydrations().get(item.id)
+        return None if found is None else str(found)
 
 
 def _like(name: str, pattern: str | None) -> bool:

@@ -31,6 +31,10 @@ class ObjectFrontiers:
     since: Frontier | None
     upper: Frontier
 
+    def behind_ms(self, now_ms: int) -> int:
+        """Milliseconds by which the object is behind the wall clock; 0 once it has ended."""
+        return 0 if self.upper.is_empty else max(0, now_ms - self.upper.value)
+
 
 @dataclass(frozen=True, slots=True)
 class SessionEntry:

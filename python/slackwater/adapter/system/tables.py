@@ -162,7 +162,7 @@ class SystemTables:
         items = self._relations.state.items.values()
         found = self._frontiers(i for i in items if i.kind is not ItemKind.SYSTEM_TABLE)
         return {
-            global_id: max(0, now_ms - each.upper.value)
+            global_id: each.behind_ms(now_ms)
             for global_id, each in found.items()
             if not each.upper.is_empty
         }
