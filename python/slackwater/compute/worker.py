@@ -57,7 +57,7 @@ from slackwater.controller.protocol import FrontierUppers
 from slackwater.persist.client import UnknownShard
 from slackwater.persist.leadership import Fenced
 from slackwater.repr.clock import wall_clock_ms
-from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, user_error
+from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, first_line, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.spans import Fail, NoSpans, Spans
@@ -795,10 +795,5 @@ def _may_have_moved(result: Result) -> bool:
 
 
 def _internal(error: BaseException) -> SlackwaterError:
-    reason = _first_line(error).removesuffix(".")
+    reason = first_line(str(error).strip() or type(error).__name__).removesuffix(".")
     return user_error("SLACKWATER_INTERNAL", reason=reason, log=LOG_FILE)
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
