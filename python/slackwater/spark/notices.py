@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, TextIO
@@ -90,7 +91,10 @@ class Warner:
     """A `java.util.function.Consumer` of the JSON of notices, which the driver calls."""
 
     def accept(self, told: str) -> None:
-        notice = Notice(**json.loads(told))
+        self.take(json.loads(told))
+
+    def take(self, told: Mapping[str, str]) -> None:
+        notice = Notice(**told)
         try:
             _warn(SlackwaterNotice(notice))
         except SlackwaterNotice as unwanted:
@@ -114,7 +118,7 @@ def _take_others(listeners: Any, warner: Warner) -> None:
         if WAITS_FOR in found:
             line.show(found[WAITS_FOR] or "")
         else:
-            warner.accept(told)
+            warner.take(found)
 
 
 class WaitLine:

@@ -38,11 +38,13 @@ private[execution] object ScannedRows
   private val followed = ConcurrentHashMap.newKeySet[Long]()
   private val listening = ConcurrentHashMap.newKeySet[String]()
 
-  /** Tells of a plan that has run, and shows what the coordinator says to it. */
-  def tell(plan: SparkPlan): Unit =
+  /** Tells of a plan that has run, and shows what the coordinator says to it; `later`: the session
+    * hears of that with its next statement.
+    */
+  def tell(plan: SparkPlan, later: Boolean = false): Unit =
     try {
       val found = of(plan)
-      if (found.nonEmpty) send(plan.session, found)
+      if (found.nonEmpty) send(plan.session, found, later)
     } catch { case NonFatal(error) => logDebug("What was scanned could not be told", error) }
 
   /** Tells of the plan of the execution that this thread is in, once that has ended. The session
@@ -57,18 +59,13 @@ private[execution] object ScannedRows
   private object Ends extends SparkListener {
     override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
       case end: SparkListenerSQLExecutionEnd if followed.remove(end.executionId) =>
-        if (end.executionFailure.isEmpty) Option(end.qe).foreach(query => note(query.executedPlan))
+        if (end.executionFailure.isEmpty)
+          Option(end.qe).foreach(query => tell(query.executedPlan, later = true))
       case _ =>
     }
   }
 
-  private def note(plan: SparkPlan): Unit =
-    try {
-      val found = of(plan)
-      if (found.nonEmpty) send(plan.session, found, later = true)
-    } catch { case NonFatal(error) => logDebug("What was scanned could not be told", error) }
-
-  private def send(session: SparkSession, scans: Seq[Scan], later: Boolean = false): Unit = {
+  private def send(session: SparkSession, scans: Seq[Scan], later: Boolean): Unit = {
     val body = SparkSessions.request(session).put("later", later)
     val entries = body.putArray("scans")
     scans.foreach { scan =>
