@@ -21,7 +21,7 @@ from slackwater.adapter.calls import Calls, Performers
 from slackwater.adapter.catalog.clusters import SIZES
 from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.lineage import lineage_of
-from slackwater.adapter.catalog.mark import CatalogMark, Unmarked
+from slackwater.adapter.catalog.mark import LeaderMark, Unmarked
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.controllers.collections import Collections, recovered
@@ -147,9 +147,10 @@ class Given:
     `engine` reaches the metastore, `blobs` the files of the environment, `spark` the driver.
     `location` is the environment's name for users. `clock` gives wall clock milliseconds, and
     `monotonic` seconds, by which statements wait. `lease` is that of an application that has a
-    write lock. `on_fatal` is told of a broken invariant. `mark` is told of changes of the catalog.
-    `parameters_file` may have parameters of the system, and may change. `validate` tries a
-    connection. `spans` takes those of statements, ticks, steps of sources and ranges of sinks.
+    write lock. `on_fatal` is told of a broken invariant. `mark` is told of what
+    others know who do not ask. `parameters_file` may have parameters of the system, and may change.
+    `validate` tries a connection. `spans` takes those of statements, ticks, steps of sources and
+    ranges of sinks.
     """
 
     engine: SqlEngine
@@ -163,7 +164,7 @@ class Given:
     monotonic: Callable[[], float] = time.monotonic
     maintenance: MaintenanceSettings | None = None
     lease: LockLease = field(default_factory=LockLease)
-    mark: CatalogMark = field(default_factory=Unmarked)
+    mark: LeaderMark = field(default_factory=Unmarked)
     parameters_file: Path | None = None
     validate: Validate = validate
     spans: Spans = field(default_factory=NoSpans)
@@ -402,7 +403,13 @@ def _changes(
 
 def _base(given: Given) -> _Base:
     steady_ms = SteadyClock(given.clock)
-    persist = PersistClient(given.engine, given.blobs, given.epoch, clock=steady_ms)
+    persist = PersistClient(
+        given.engine,
+        given.blobs,
+        given.epoch,
+        clock=steady_ms,
+        adding_errors=given.mark.adding_errors,
+    )
     catalog = DurableCatalog.open(
         persist.transactions,
         clock_ms=given.clock,
@@ -412,7 +419,7 @@ def _base(given: Given) -> _Base:
     )
     upgrade(persist, catalog)
     repair(persist, catalog)
-    oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock)
+    oracle = TimestampOracle.recover(persist.reads.tables_upper(), given.clock, given.mark.reads_at)
     timeline = Timeline(oracle, FrontierWatch(given.monotonic), given.clock, given.monotonic)
     replica_inbox = ReplicaInbox()
     configured: list[Configure] = []

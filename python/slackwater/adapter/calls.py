@@ -6,7 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import structlog
@@ -192,6 +192,7 @@ class Calls:
             "/v1/peek": Endpoint(protocol.Peek, self._peek),
             "/v1/scanned": Endpoint(protocol.Scanned, self._scanned),
             "/v1/release": Endpoint(protocol.Release, self._release),
+            "/v1/reads": Endpoint(protocol.UnboundReads, self._unbound),
             "/v1/renew": Endpoint(protocol.Renew, self._renew),
             "/v1/write": Endpoint(protocol.WriteTables, self._write),
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
@@ -330,16 +331,11 @@ class Calls:
 
     def _told(self, session: Session, caller: Caller, told: Told[Any]) -> CallHistory:
         """Tells the history that the call begins."""
-        said = Said(
-            told.text or caller.sql,
-            told.kind,
-            told.writes,
-            caller.application,
-            session.user,
-            session.variable("cluster"),
-            session.variable("transaction_isolation"),
-            float(session.variable("statement_logging_sample_rate")),
-            told.planned_ms,
+        said = replace(
+            _said(session, caller.application, told.text or caller.sql),
+            kind=told.kind,
+            writes=told.writes,
+            planned_ms=told.planned_ms,
         )
         return self._history.call(Key(session.session_id, caller.statement), said)
 
@@ -386,6 +382,7 @@ class Calls:
                 "relations": bound.relations,
                 "views": bound.views,
                 "result_bytes": bound.result_bytes,
+                "again": bound.again,
                 **lease,
                 "notices": session.take_notices(),
             }
@@ -422,6 +419,17 @@ class Calls:
     def _release(self, _: Caller, asked: protocol.Release) -> Mapping[str, Any]:
         self._end_holds(asked.holds)
         self._tell_of_ends(asked.holds, asked.ended)
+        return {}
+
+    def _unbound(self, _: Caller, asked: protocol.UnboundReads) -> Mapping[str, Any]:
+        for read in asked.reads:
+            session = self._sessions.find(read.session)
+            # One that has ended began with a bind, and its end was told.
+            if session is not None:
+                session.used_ms = self._timeline.now()
+                said = _said(session, read.application, read.sql)
+                self._history.unbound(Key(session.session_id, read.execution), said, read)
+            self._counts.count("select", "success", read.took_us / 1_000_000)
         return {}
 
     def _tell_of_ends(self, holds: Sequence[str], ended: Sequence[protocol.EndedRead]) -> None:
@@ -544,6 +552,18 @@ class Calls:
             "shard": target.shard,
             "schema": json.loads(target.schema.to_json()),
         }
+
+
+def _said(session: Session, application: str | None, text: str | None) -> Said:
+    """A statement of the session, as the session is now."""
+    return Said(
+        text,
+        application=application,
+        user=session.user,
+        cluster=session.variable("cluster"),
+        isolation=session.variable("transaction_isolation"),
+        rate=float(session.variable("statement_logging_sample_rate")),
+    )
 
 
 def _failure(error: Exception) -> Failure:

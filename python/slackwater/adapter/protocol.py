@@ -154,13 +154,16 @@ class BindAnswer:
 
     Each is the JSON of a relation of the protocol. `lease_ms`: the hold has locked tables, and is
     lost when it is not renewed for so long. `views` has the indexes of those views that have some.
-    `result_bytes` is the most that the session lets a query bring to the driver.
+    `result_bytes` is the most that the session lets a query bring to the driver. `again`: who reads
+    all of these relations by indexes, soon, and as long as the leader's mark says the same, may do
+    so at the mark's read timestamp without a bind.
     """
 
     timestamp: Timestamp
     hold: str | None
     relations: tuple[Mapping[str, Any], ...]
     result_bytes: int
+    again: bool = False
     lease_ms: int | None = None
     views: Mapping[GlobalId, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
@@ -225,6 +228,35 @@ class Release:
 
     holds: tuple[str, ...] = ()
     ended: tuple[EndedRead, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundRead:
+    """A read at `timestamp` that nobody has asked for: see `BindAnswer.again`.
+
+    It has begun and ended so many ms before the call was sent, and has found its rows `took_us`
+    after its beginning. The rest is as in `Caller` and `EndedRead`.
+    """
+
+    session: str
+    execution: str
+    timestamp: Timestamp
+    began_ago_ms: int
+    took_us: int
+    ago_ms: int = 0
+    user: str = "anonymous"
+    application: str | None = None
+    sql: str | None = None
+    rows: int | None = None
+    condition: str | None = None
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnboundReads:
+    """Tells of reads of any sessions without a bind, after their ends."""
+
+    reads: tuple[UnboundRead, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ and a commit needs few statements. Source: spec controllers 2.1, 2.10, 3.3, 3.9.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from sqlalchemy import Engine
 
@@ -68,12 +69,16 @@ class PersistClient:
         *,
         clock: Callable[[], int] = wall_clock_ms,
         retry_policy: RetryPolicy = RETRY_POLICY,
+        adding_errors: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`blobs` holds the files of parts; `clock` gives wall clock milliseconds."""
+        """`blobs` holds the files of parts; `clock` gives wall clock milliseconds.
+
+        Commits that add errors of collections happen within `adding_errors`.
+        """
         self.blobs = blobs
         self.files = ShardFiles(blobs)
         self.transactions = Transactions(engine, epoch, retry_policy)
         self.reads = ShardReads(self.transactions, self.files)
         self.definitions = ShardDefinitions(self.transactions, self.reads)
-        self.commits = Commits(self.transactions, self.reads, clock)
+        self.commits = Commits(self.transactions, self.reads, clock, adding_errors)
         self.maintenance = ShardMaintenance(self.transactions, self.reads, clock)

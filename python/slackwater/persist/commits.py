@@ -6,6 +6,7 @@ Source: spec controllers 2.10, 3.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 from sqlalchemy import Connection, delete, select, update
@@ -25,6 +26,7 @@ from slackwater.persist.rows import ShardState, WriteResult, committed_part, par
 from slackwater.persist.shard_reads import ShardReads
 from slackwater.persist.tables import environment, writes
 from slackwater.persist.transactions import Step, Transactions
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import FatalError
 from slackwater.repr.frontier import Timestamp
 
@@ -36,11 +38,16 @@ class Commits:
     """Moves uppers, with and without parts, and remembers the writes. Thread-safe."""
 
     def __init__(
-        self, transactions: Transactions, reads: ShardReads, clock: Callable[[], int]
+        self,
+        transactions: Transactions,
+        reads: ShardReads,
+        clock: Callable[[], int],
+        adding_errors: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self._transactions = transactions
         self._reads = reads
         self._clock = clock
+        self._adding_errors = adding_errors
         self._pruned_ms = 0
         self._changed: set[int] = set()
 
@@ -96,8 +103,11 @@ class Commits:
                     if (index := self._transactions.cache.indexes.get(part.shard_id)) is not None:
                         index.add(part)
 
+            concerned = {part.shard_id for part in added}
+            has_errors = any(self._reads.state(each).desc == ERRORS for each in concerned)
             try:
-                self._transactions.run(write, *steps, remember, effect=apply)
+                with self._adding_errors() if has_errors else nullcontext():
+                    self._transactions.run(write, *steps, remember, effect=apply)
             except DuplicateWrite:
                 if self._is_repeated(write_ids):
                     return False

@@ -50,13 +50,13 @@ from slackwater.persist.metastore import connect, create_all, transaction
 from slackwater.planner.parser.durations import parse_duration
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, invalid_option, user_error
 from slackwater.repr.spans import NoSpans
-from slackwater.server.catalog_mark import FileMark
 from slackwater.server.election import Decision, Election, LeaderObservation
 from slackwater.server.identity import end, is_dead, is_near, started, this_process
 from slackwater.server.ingress import settings as ingress_settings
 from slackwater.server.ingress.gate import BackendGate, IngressBackend
 from slackwater.server.ingress.listener import Ingress
 from slackwater.server.leader_lease import LeaderLease, running_ms
+from slackwater.server.mark import FileMark
 
 if TYPE_CHECKING:
     # Whoever joins another leader needs neither.
@@ -270,7 +270,7 @@ def _take_lead(
     with ExitStack() as unless_taken:
         unless_taken.callback(listener.close)
         unless_taken.callback(token_file.unlink, missing_ok=True)
-        mark = FileMark(settings.location.local / f"catalog-{epoch}-{os.getpid()}")
+        mark = FileMark(settings.location.local / f"mark-{epoch}-{os.getpid()}")
         unless_taken.callback(mark.remove)
         try:
             lease = Lease(here, settings.lease_ms)
@@ -430,6 +430,7 @@ def _open(
         leader_lease = _leader_lease(settings, leadership, stop)
         undo.callback(leader_lease.give_up)
         undo.callback(leader_lease.stop)
+        undo.callback(leadership.mark.remove)
         bridge, gate = SparkBridge(Driver(settings.shown)), BackendGate()
         ingress = _ingress(settings, leadership, gate)
         if ingress is not None:
@@ -477,7 +478,7 @@ def _say_leading(answers: int, leadership: Leadership) -> None:
             "role": "leader",
             "address": leadership.address,
             "token_file": str(leadership.token_file),
-            "catalog_mark": str(leadership.mark.path),
+            "mark": str(leadership.mark.path),
             "epoch": leadership.epoch,
             "log": str(leadership.log),
         },

@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from slackwater.server.catalog_mark import FileMark
+from slackwater.server.mark import FileMark
 
 LOCATION = Path(os.environ["SLACKWATER_LOCATION"])
 TOKEN = secrets.token_hex(16)
@@ -195,7 +195,7 @@ def marked() -> dict[str, str]:
     if MARK is None:
         return {}
     MARK.counts_for(600_000)
-    return {"catalog_mark": str(MARK.path)}
+    return {"mark": str(MARK.path)}
 
 
 def control(path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -1,9 +1,11 @@
-"""The seam by which the catalog says that what others know of it is out of date."""
+"""The seam by which the leader says that what others know of it is out of date."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
+
+from slackwater.repr.frontier import Timestamp
 
 
 class CatalogMark(Protocol):
@@ -19,8 +21,30 @@ class CatalogMark(Protocol):
         ...
 
 
+class LeaderMark(CatalogMark, Protocol):
+    """All that readers elsewhere look at who do not ask the leader.
+
+    At each moment, the read timestamp is at or after each that anybody was given before. Who finds
+    that no commit of errors has begun since he knew a collection without errors reads none.
+    """
+
+    def reads_at(self, time: Timestamp) -> None:
+        """The read timestamp of the oracle is `time`. One thread at a time."""
+        ...
+
+    def adding_errors(self) -> AbstractContextManager[None]:
+        """Within the block a commit of errors may become visible."""
+        ...
+
+
 class Unmarked:
-    """Nobody elsewhere keeps what he knows of the catalog."""
+    """Nobody elsewhere keeps what he knows."""
 
     def changing(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def reads_at(self, time: Timestamp) -> None:
+        """Tells nobody."""
+
+    def adding_errors(self) -> AbstractContextManager[None]:
         return nullcontext()

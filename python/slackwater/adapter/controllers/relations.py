@@ -140,3 +140,13 @@ class Relations:
             )
             if error is not None:
                 raise error
+
+    def has_errors(self, item: CatalogItem, time: Timestamp) -> bool:
+        """Whether the contents have an error at some time from `time` on, as far as they go."""
+        if item.errors_shard is None:
+            return False
+        upper = self.persist.reads.state(item.errors_shard).upper
+        found = first_refusal(
+            self.persist.reads, item.errors_shard, item.full_name, time, max(upper, time)
+        )
+        return found is not None

@@ -32,6 +32,7 @@ from slackwater.adapter.history.events import (
 from slackwater.adapter.history.files import HistoryFiles
 from slackwater.adapter.history.records import KINDS, Record, SessionBegan, Statement
 from slackwater.adapter.history.store import HistoryStore
+from slackwater.adapter.protocol import UnboundRead
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import Blobs
 from slackwater.planner.parser import parameters, variables
@@ -104,6 +105,17 @@ class History:
     def released(self, hold: str, ago_ms: int, rows: int | None, failure: Failure | None) -> None:
         """The reads under the hold have ended, `ago_ms` before."""
         self._tell(Released(hold, self._clock() - max(0, ago_ms), rows, failure))
+
+    def unbound(self, key: Key, said: Said, read: UnboundRead) -> None:
+        """A statement has read without a call, and has ended."""
+        now_ms, hold = self._clock(), uuid.uuid4().hex
+        began_ms = now_ms - max(0, read.began_ago_ms)
+        bound_ms = began_ms + round(read.took_us / 1000)
+        failure = None if read.condition is None else Failure(read.condition, read.message)
+        ended_ms = max(bound_ms, now_ms - max(0, read.ago_ms))
+        self._tell(CallBegan(key, began_ms, uuid.uuid4().hex, said))
+        self._tell(CallEnded(key, bound_ms, Bound(read.timestamp, hold)))
+        self._tell(Released(hold, ended_ms, read.rows, failure))
 
     def connected(self, session_id: str, application: str | None, user: str) -> None:
         """The first call of a session has come."""

@@ -182,6 +182,7 @@ class Reads:
         items = [self._readable(relation.id) for relation in asked.relations]
         token = uuid.uuid4().hex
         own = [relation.as_of for relation in asked.relations]
+        free_of_time = bool(items) and asked.as_of is None and not any(own)
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         cluster = self.relations.state.id_of_cluster(session.variable("cluster"))
@@ -216,10 +217,34 @@ class Reads:
         views = self._indexed(asked.views, cluster)
         most = session.result_limit_bytes
         if not opened.locked:
-            return BindAnswer(timestamp, hold, tuple(answers), most, views=views)
+            again = free_of_time and self._may_read_again(session, items, answers, timestamp)
+            return BindAnswer(timestamp, hold, tuple(answers), most, again, views=views)
         with self._lock:
             opened.last_renewed_s = self.lease.monotonic()
-        return BindAnswer(timestamp, hold, tuple(answers), most, self.lease.ms, views)
+        return BindAnswer(
+            timestamp, hold, tuple(answers), most, lease_ms=self.lease.ms, views=views
+        )
+
+    def _may_read_again(
+        self,
+        session: Session,
+        items: Sequence[CatalogItem],
+        answers: Sequence[Mapping[str, Any]],
+        time: Timestamp,
+    ) -> bool:
+        """Whether the session's next read of the items, by their indexes, may do without a bind.
+
+        It reads at the oracle's read timestamp, as a strict one outside of a block does, and must
+        find no error at any time from now on: the mark tells of those that come.
+        """
+        return (
+            all(answer.get("indexes") for answer in answers)
+            and Isolation(session.variable("transaction_isolation"))
+            is Isolation.STRICT_SERIALIZABLE
+            and not in_block(session.transaction)
+            and session.variable("emit_timestamp_notice") != "on"
+            and not any(self.relations.has_errors(item, time) for item in items)
+        )
 
     def lock_for_write(
         self, session: Session, tables: Sequence[GlobalId], cancellation: Cancellation

@@ -63,14 +63,14 @@ class StatementCounts:
             end = _end_by(error)
             raise
         finally:
-            took_s = self._monotonic() - began_s
-            with self._lock:
-                self._ended[kind, end] = self._ended.get((kind, end), 0) + 1
-                for durations, seconds in (
-                    (self._took, took_s),
-                    (self._waited, cancellation.waited_s),
-                ):
-                    durations[kind] = durations.get(kind, Durations()).and_one(seconds)
+            self.count(kind, end, self._monotonic() - began_s, cancellation.waited_s)
+
+    def count(self, kind: str, end: StatementEnd, took_s: float, waited_s: float = 0.0) -> None:
+        """Counts a statement that has ended, after so many seconds."""
+        with self._lock:
+            self._ended[kind, end] = self._ended.get((kind, end), 0) + 1
+            for durations, seconds in ((self._took, took_s), (self._waited, waited_s)):
+                durations[kind] = durations.get(kind, Durations()).and_one(seconds)
 
     def totals(self) -> StatementTotals:
         """The counts so far."""

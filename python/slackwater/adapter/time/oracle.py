@@ -33,19 +33,30 @@ class TimestampOracle:
     """Linearizable read and write times of the one timeline. Thread-safe.
 
     `clock_ms` gives milliseconds since the epoch; it may stand still or go back. Without one,
-    write times are consecutive.
+    write times are consecutive. `on_read` is told of each read time before anybody is given it.
     """
 
-    def __init__(self, start: Timestamp, clock_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        start: Timestamp,
+        clock_ms: Callable[[], int] | None = None,
+        on_read: Callable[[Timestamp], None] = lambda _: None,
+    ) -> None:
         self._read = start
         self._write = start
         self._clock_ms = clock_ms
+        self._on_read = on_read
         self._lock = threading.Lock()
+        on_read(start)
 
     @staticmethod
-    def recover(tables_upper: Timestamp, clock_ms: Callable[[], int]) -> TimestampOracle:
+    def recover(
+        tables_upper: Timestamp,
+        clock_ms: Callable[[], int],
+        on_read: Callable[[Timestamp], None] = lambda _: None,
+    ) -> TimestampOracle:
         """The oracle of an environment whose durable tables upper is `tables_upper`."""
-        return TimestampOracle(Timestamp(max(0, tables_upper - 1)), clock_ms)
+        return TimestampOracle(Timestamp(max(0, tables_upper - 1)), clock_ms, on_read)
 
     def write_ts(self) -> WriteTimestamp:
         """A time greater than every earlier read and write time, and not before the clock.
@@ -73,5 +84,7 @@ class TimestampOracle:
     def apply_write(self, timestamp: Timestamp) -> None:
         """Makes everything up to `timestamp` readable. Call it when that is durable."""
         with self._lock:
-            self._read = max(self._read, timestamp)
+            if timestamp > self._read:
+                self._on_read(timestamp)
+                self._read = timestamp
             self._write = max(self._write, timestamp)

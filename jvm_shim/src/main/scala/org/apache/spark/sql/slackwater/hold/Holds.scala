@@ -28,16 +28,15 @@ import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
   *
   * Bound plans and the descriptions of their tasks keep it reachable.
   */
-private[slackwater] final class Hold(
+private[slackwater] final class Hold private (
     val coordinator: Coordinator,
-    val session: String,
-    val name: String
+    val name: String,
+    whenEnded: Outcome => Unit
 ) {
   private val ended = new HoldEnd
 
   /** Asks for the release, which comes a little later; does nothing when it is over already. */
-  def release(outcome: Outcome = Outcome.unknown): Unit =
-    ended.once(Holds.enqueue(coordinator, session, name, outcome))
+  def release(outcome: Outcome = Outcome.unknown): Unit = ended.once(whenEnded(outcome))
 
   /** A write took the hold with it. */
   def consumed(): Unit = ended.once(())
@@ -47,8 +46,8 @@ private[slackwater] final class Hold(
 
   /** What is done when nothing refers to the hold any more. It must not reach the hold. */
   private[hold] def whenCollected: Runnable = {
-    val (to, in, named, once) = (coordinator, session, name, ended)
-    () => once.once(Holds.enqueue(to, in, named, Outcome.unknown))
+    val (end, once) = (whenEnded, ended)
+    () => once.once(end(Outcome.unknown))
   }
 }
 
@@ -61,6 +60,21 @@ private final class HoldEnd {
 }
 
 private[slackwater] object Hold {
+
+  /** A hold that a bind of the session has named. */
+  def of(coordinator: Coordinator, session: String, name: String): Hold =
+    new Hold(coordinator, name, Holds.enqueue(coordinator, session, name, _))
+
+  /** The hold of a read whose rows are there already: when it ends, the coordinator is told of `read`,
+    * which has begun at `beganNs`.
+    */
+  def unbound(coordinator: Coordinator, read: ObjectNode, beganNs: Long): Hold = {
+    def tell(outcome: Outcome): Unit = {
+      outcome.describe(read)
+      coordinator.tell(read, beganNs)
+    }
+    new Hold(coordinator, read.get("execution").asText, tell)
+  }
 
   /** When a hold is over. */
   sealed trait End

@@ -30,8 +30,10 @@ import org.apache.spark.sql.slackwater.protocol.{
   Coordinator,
   Errors,
   Json,
+  KnownRead,
   ObjectDescription,
   ObjectStore,
+  RelationRead,
   SlackwaterAnalysisException
 }
 
@@ -76,6 +78,7 @@ final class CoordinatorHandle private (
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
   private val locks = new WriteLocks(renew)
+  private val unbound = new UnboundReads(body => { val _ = call("/v1/reads", body) })
 
   override def call(path: String, body: ObjectNode): JsonNode = {
     locks.called(path, body)
@@ -102,7 +105,34 @@ final class CoordinatorHandle private (
     endpoint.filter(_.isAlive).flatMap(_.catalog).fold(asked)(_.find(namespace, name)(asked))
   }
 
+  override def bind(body: ObjectNode, reads: Seq[RelationRead]): JsonNode = {
+    val at = if (reads.isEmpty) None else endpoint.filter(_.isAlive)
+    val before = at.flatMap(_.reads).flatMap(_.before)
+    val answer = call("/v1/bind", body)
+    for {
+      moment <- before
+      asked <- at if endpoint.exists(_ eq asked)
+      known <- asked.reads
+    } known.keep(body.get("session").asText, reads, moment, answer)
+    answer
+  }
+
+  override def known(session: String, reads: Seq[RelationRead]): Option[KnownRead] =
+    if (openBlocks.contains(session)) None
+    else endpoint.filter(_.isAlive).flatMap(_.reads).flatMap(_.find(session, reads))
+
+  override def tell(read: ObjectNode, beganNs: Long): Unit = unbound.add(read, beganNs)
+
   override def execute(body: ObjectNode): Array[Byte] = {
+    // It may change settings of the session, or begin a block.
+    forget(body.path("session").asText)
+    try executed(body)
+    finally forget(body.path("session").asText)
+  }
+
+  private def forget(session: String): Unit = endpoint.flatMap(_.reads).foreach(_.forget(session))
+
+  private def executed(body: ObjectNode): Array[Byte] = {
     val response = send("/v1/execute", body)
     if (response.status != 200) throw error(response, body)
     response.headers.get("x-slackwater-notices").foreach { encoded =>
@@ -131,6 +161,8 @@ final class CoordinatorHandle private (
   private[slackwater] def closeSession(id: String): Unit = {
     sessions.remove(id)
     openBlocks.remove(id)
+    forget(id)
+    unbound.flush()
     endpoint.filter(_.isAlive).foreach { at =>
       val body = Json.obj()
       body.put("session", id)
@@ -140,6 +172,7 @@ final class CoordinatorHandle private (
 
   /** Lets the coordinator end. The application is over. */
   private[slackwater] def close(): Unit = synchronized {
+    unbound.flush()
     closed = true
     locks.close()
     // A coordinator of another application goes on, and must not keep what these sessions hold.
@@ -476,7 +509,7 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
 
   /** Calls about what has ended, for which no coordinator is started. */
-  private val afterwards = Set("/v1/release", "/v1/scanned")
+  private val afterwards = Set("/v1/release", "/v1/scanned", "/v1/reads")
 
   private val closeLimit = Duration.ofSeconds(2)
 

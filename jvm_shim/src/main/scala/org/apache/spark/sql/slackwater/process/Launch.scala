@@ -15,7 +15,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.slackwater.protocol.{Errors, Json, SlackwaterAnalysisException}
 
 /** Where a coordinator listens. `process` is the one that this driver runs; None: it has joined.
-  * `catalog` is what is known of the catalog of such a process.
+  * `mark` is that of such a process.
   */
 final case class Endpoint(
     address: String,
@@ -23,8 +23,15 @@ final case class Endpoint(
     epoch: Long,
     log: String,
     process: Option[Process],
-    catalog: Option[KnownCatalog] = None
+    private[process] val mark: Option[LeaderMark] = None
 ) {
+
+  /** What is known of its catalog, and of reads that come again. */
+  private[process] val catalog: Option[KnownCatalog] =
+    mark.map(found => new KnownCatalog(() => found.revision))
+  private[process] val reads: Option[KnownReads] =
+    mark.map(found => new KnownReads(() => found.moment, () => found.isHeld, () => System.nanoTime))
+
   def isAlive: Boolean = process.forall(_.isAlive)
 
   /** Those on which statements wait for their binds. */
@@ -113,7 +120,7 @@ final case class Launch(
       answer.path("epoch").asLong,
       answer.path("log").asText(""),
       Option.unless(joined)(process),
-      Option.unless(joined)(answer.path("catalog_mark").asText("")).flatMap(KnownCatalog.of)
+      Option.unless(joined)(answer.path("mark").asText("")).flatMap(LeaderMark.of)
     )
   }
 

@@ -32,9 +32,40 @@ trait Coordinator {
     */
   def load(namespace: String, name: String)(request: => ObjectNode): Option[ObjectDescription]
 
+  /** Posts `body` to `/v1/bind`, and remembers what it answers to the reads in it, which name no time.
+    */
+  def bind(body: ObjectNode, reads: Seq[RelationRead]): JsonNode
+
+  /** A read of the session that has just begun and may do without a bind; None: it has to be bound. */
+  def known(session: String, reads: Seq[RelationRead]): Option[KnownRead]
+
+  /** Notes that a read without a bind has ended, for the history of statements. */
+  def tell(read: ObjectNode, beganNs: Long): Unit
+
   /** Posts `body` to `/v1/execute` and gives the Arrow IPC stream that it answers. */
   def execute(body: ObjectNode): Array[Byte]
 }
+
+/** A relation that a query reads, and the columns that its plan takes for NOT NULL. */
+final case class RelationRead(id: String, notNull: Seq[String])
+
+/** A read at the read timestamp of the coordinator's oracle, as of a moment after it has begun.
+  *
+  * @param timestamp
+  *   in ms
+  * @param offers
+  *   for each of its relations the indexes on it, in the protocol's form
+  * @param resultBytes
+  *   the most that it may bring to the driver
+  * @param stillCounts
+  *   after all rows were found: whether they are right
+  */
+final case class KnownRead(
+    timestamp: Long,
+    offers: Seq[JsonNode],
+    resultBytes: Long,
+    stillCounts: () => Boolean
+)
 
 /** A collection or view, as the coordinator's catalog describes it.
   *

@@ -13,7 +13,8 @@ import org.apache.spark.sql.slackwater.scan.logical.{
   IndexOffer,
   Indexed,
   IndexedView,
-  InlineRows
+  InlineRows,
+  Lookups
 }
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -54,7 +55,20 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   /** The rows that can meet the condition, and perhaps others; None: no index has them. */
   def of(session: SparkSession, condition: Expression, scan: Indexed): Option[InlineRows] =
-    anywhere(session, scan)
+    first(anywhere(session, scan), condition, scan)
+
+  /** The same, by the indexes that are in this driver. */
+  def here(condition: Expression, scan: Lookups): Option[InlineRows] = {
+    val found = scan.offers.flatMap(offer => CollectionIndexes.find(offer.program).map(_ -> offer))
+    first(found, condition, scan)
+  }
+
+  private def first(
+      indexes: Iterator[(CollectionIndex, IndexOffer)],
+      condition: Expression,
+      scan: Lookups
+  ): Option[InlineRows] =
+    indexes
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, scan)
@@ -93,7 +107,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   private def inline(
       index: CollectionIndex,
-      scan: Indexed,
+      scan: Lookups,
       output: Seq[Expression],
       rows: Seq[UnsafeRow]
   ): InlineRows = {
@@ -101,11 +115,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
     InlineRows(label(index, scan), scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
 
-  private def label(index: CollectionIndex, scan: Indexed): String =
+  private def label(index: CollectionIndex, scan: Lookups): String =
     s"${scan.label} by index ${index.name}"
 
   /** Where the columns of the relation are in the index's rows; None: it lacks one. */
-  private[scan] def columnsOf(index: CollectionIndex, scan: Indexed): Option[Seq[Expression]] = {
+  private[scan] def columnsOf(index: CollectionIndex, scan: Lookups): Option[Seq[Expression]] = {
     val at = index.columns.fields.zipWithIndex.map { case (field, i) => field.name -> i }.toMap
     val found = scan.named.flatMap { case (name, wanted) =>
       at.get(name).collect {
@@ -120,7 +134,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private def keysIn(
       condition: Expression,
       index: CollectionIndex,
-      scan: Indexed
+      scan: Lookups
   ): Option[Seq[InternalRow]] = {
     val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition)
@@ -169,7 +183,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private[scan] def read(
       index: CollectionIndex,
       wanted: Seq[InternalRow],
-      scan: Indexed,
+      scan: Lookups,
       offered: Long,
       most: Int
   ): Option[Seq[UnsafeRow]] =

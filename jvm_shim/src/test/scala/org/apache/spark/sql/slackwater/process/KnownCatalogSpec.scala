@@ -1,8 +1,5 @@
 package org.apache.spark.sql.slackwater.process
 
-import java.nio.{ByteBuffer, ByteOrder}
-import java.nio.file.{Files, Path}
-
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.slackwater.protocol.ObjectDescription
@@ -42,43 +39,5 @@ class KnownCatalogSpec extends AnyFunSuite {
     assert(during.map(_.id).contains("u2"))
     assert(known.find("default", "t")(asked.next()).map(_.id).contains("u3"))
     assert(known.find("other", "t")(None).isEmpty)
-  }
-
-  private def marked(number: Long, steadyNs: Long, wallMs: Long): Path = {
-    val words = ByteBuffer.allocate(24).order(ByteOrder.nativeOrder)
-    Seq(number, steadyNs, wallMs).foreach(words.putLong)
-    Files.write(Files.createTempFile("mark", ""), words.array)
-  }
-
-  /** How often it asks, of three times. */
-  private def asks(known: KnownCatalog): Int = {
-    var count = 0
-    for (_ <- 1 to 3) known.find("default", "t") { count += 1; Some(described("u1")) }
-    count
-  }
-
-  private val second = 1000L * 1000 * 1000
-
-  test("a mark counts while its number is even and both clocks are before its ends") {
-    val steady = System.nanoTime
-    val wall = System.currentTimeMillis
-    val ends = Seq(
-      (2L, steady + 60 * second, wall + 60000L, 1),
-      (3L, steady + 60 * second, wall + 60000L, 3),
-      (2L, steady - second, wall + 60000L, 3),
-      (2L, steady + 60 * second, wall - 1000L, 3)
-    )
-    ends.foreach { case (number, untilNs, untilMs, count) =>
-      val file = marked(number, untilNs, untilMs)
-      assert(KnownCatalog.of(file.toString).map(asks).contains(count))
-      assert(!Files.exists(file))
-    }
-  }
-
-  test("a mark by another steady clock, and none, count for nothing") {
-    val file = marked(2L, System.nanoTime + 100000L * second, System.currentTimeMillis + 60000L)
-    assert(KnownCatalog.of(file.toString).isEmpty)
-    assert(KnownCatalog.of("").isEmpty)
-    assert(KnownCatalog.of("/nowhere/mark").isEmpty)
   }
 }

@@ -61,17 +61,27 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
         if (kept) Hold.WhenCollected
         else if (first || command || execution.isDefined && !cached) Hold.WithExecution
         else Hold.Now
-      val answer = bind(plan, wanted, scope, end)
-      val bound = new Substitution(answer, wanted).statement(plan)
-      if (command) bound
+      if (command) new Substitution(bind(plan, wanted, scope, end), wanted).statement(plan)
       else {
         val writes = scope.exists(_.writeTargets.nonEmpty)
-        val limit =
-          Option.unless(writes || SparkSessions.isInternal(session))(answer.resultBytes)
+        val limited = !writes && !SparkSessions.isInternal(session)
+        val found =
+          if (cached || !limited) None
+          else UnboundRead.of(session, plan, wanted)
+        found.foreach(read => follow(read.hold, scope, end))
+        val read = found.getOrElse {
+          val answer = bind(plan, wanted, scope, end)
+          FoundRead(
+            new Substitution(answer, wanted).statement(plan),
+            answer.hold,
+            answer.resultBytes
+          )
+        }
+        val limit = Option.when(limited)(read.resultBytes)
         // What is planned for a server's statement is executed a little later.
-        val later = answer.hold.filter(_ => first && scope.isEmpty)
+        val later = read.hold.filter(_ => first && scope.isEmpty)
         val binding = new StatementBinding(session, plan, execution, first, kept, limit, later)
-        Statement(bound, binding)
+        Statement(read.plan, binding)
       }
     }
   }
@@ -109,7 +119,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       val entry = relations.addObject().put("id", table.id)
       val time = own.orElse(if (shared.isDefined) None else around)
       time.fold(entry.putNull("as_of"))(t => entry.set[ObjectNode]("as_of", t.toJson))
-      val required = table.description.schema.filterNot(_.nullable).map(_.name)
+      val required = Collector.required(table)
       if (required.nonEmpty) entry.set[ObjectNode]("not_null", Json.texts(required))
     }
     if (wanted.views.nonEmpty)
@@ -117,13 +127,19 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
     val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
+    val reads = if (targets.isEmpty && shared.isEmpty) wanted.free.getOrElse(Nil) else Nil
     val answer = Holds.releasing(coordinator) { ended =>
       if (ended.nonEmpty) Holds.describe(ended, body, "released")
-      coordinator.call("/v1/bind", body)
+      coordinator.bind(body, reads)
     }
     val hold = Option(answer.get("hold")).filterNot(_.isNull).map(_.asText).map { name =>
-      new Hold(coordinator, SparkSessions.id(session), name)
+      Hold.of(coordinator, SparkSessions.id(session), name)
     }
+    follow(hold, scope, end)
+    Bound(answer, hold, Binding.sequence.incrementAndGet())
+  }
+
+  private def follow(hold: Option[Hold], scope: Option[BindScope], end: Hold.End): Unit =
     hold.foreach { h =>
       scope match {
         case Some(open) => open.adopt(h)
@@ -135,8 +151,6 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
           }
       }
     }
-    Bound(answer, hold, Binding.sequence.incrementAndGet())
-  }
 }
 
 object Binding {

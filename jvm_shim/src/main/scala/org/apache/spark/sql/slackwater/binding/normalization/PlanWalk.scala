@@ -16,7 +16,7 @@ import org.apache.spark.sql.slackwater.binding.{MzNow, OurView, Ours, ReadTime}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
 import org.apache.spark.sql.slackwater.hold.Hold
-import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, Wire}
+import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, RelationRead, Wire}
 import org.apache.spark.sql.slackwater.scan.logical.{
   BoundParts,
   BoundScan,
@@ -137,6 +137,15 @@ private final class Collector extends PlanWalk {
     (relations.map { case (_, own, around) => own.orElse(around) } ++ nows)
       .forall(_.exists(!_.atLeast))
 
+  /** The relations, if all that the query needs is their contents at the time of a plain read. */
+  def free: Option[Seq[RelationRead]] =
+    Option.when(
+      relations.nonEmpty && nows.isEmpty && writeTarget.isEmpty &&
+        relations.forall { case (_, own, around) => own.isEmpty && around.isEmpty }
+    )(relations.map { case (table, _, _) =>
+      RelationRead(table.id, Collector.required(table))
+    }.toSeq)
+
   /** The one time that the statement gives to everything that has none of its own. */
   def sharedTime: Option[ReadTime] = {
     val around = (relations.filter(_._2.isEmpty).map(_._3) ++ nows).distinct
@@ -166,6 +175,13 @@ private final class Collector extends PlanWalk {
     writeTarget = Some(table.id)
     write
   }
+}
+
+private object Collector {
+
+  /** The columns that a plan takes for NOT NULL. */
+  def required(table: SlackwaterTable): Seq[String] =
+    table.description.schema.filterNot(_.nullable).map(_.name)
 }
 
 /** Second pass: the answers in the order of the questions. */

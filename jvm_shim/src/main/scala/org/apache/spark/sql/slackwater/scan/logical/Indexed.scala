@@ -9,8 +9,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
-/** The rows of a relation at one time, which an index may have. */
-private[slackwater] trait Indexed {
+/** The rows of a relation at one time, of which an index may have some. */
+private[slackwater] trait Lookups {
 
   /** Of the relation and the time, as plans show them. */
   def label: String
@@ -27,14 +27,6 @@ private[slackwater] trait Indexed {
   /** What the relation has in parts; None: it is computed. */
   def stored: Option[BoundParts]
 
-  /** A plan for the same rows, under the attributes of `named`, that asks no index on the relation. */
-  def unindexed: LogicalPlan
-
-  /** Whether an index that is complete before `upper` (ms) is of use. */
-  def canRead(upper: Long): Boolean = stored.isDefined || upper > asOf
-
-  def isIndexed: Boolean = !indexes.isEmpty
-
   /** The indexes that keep the relation. */
   def offers: Iterator[IndexOffer] = indexes.elements.asScala.map { offer =>
     val keys = offer.path("keys").elements.asScala.map(k => Option.unless(k.isNull)(k.asText)).toSeq
@@ -46,6 +38,18 @@ private[slackwater] trait Indexed {
       Option.when(keys.nonEmpty && keys.forall(_.isDefined))(keys.flatten)
     )
   }
+}
+
+/** The rows of a relation at one time, which an index may have. */
+private[slackwater] trait Indexed extends Lookups {
+
+  /** A plan for the same rows, under the attributes of `named`, that asks no index on the relation. */
+  def unindexed: LogicalPlan
+
+  /** Whether an index that is complete before `upper` (ms) is of use. */
+  def canRead(upper: Long): Boolean = stored.isDefined || upper > asOf
+
+  def isIndexed: Boolean = !indexes.isEmpty
 
   /** Who offers them. */
   def leader: Option[Coordinator]
