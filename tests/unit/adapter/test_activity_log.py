@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,32 @@ def release(place, *holds, ended=()):
     calls_of(place.coordinator)["/v1/release"]({"holds": list(holds), "ended": list(ended)})
 
 
+def test_a_read_without_a_bind_is_told_of_afterwards(place):
+    calls = calls_of(place.coordinator)
+    place.sql("SHOW ALL")
+    read = {"session": "app/1", "timestamp": 5, "began_ago_ms": 40, "took_us": 2000, "ago_ms": 10}
+    own = {"user": "me", "application": ODD, "sql": "SELECT k FROM t WHERE k = 1"}
+    failed = {"condition": "DIVIDE_BY_ZERO", "message": "no"}
+    ends = ({"rows": 3}, failed)
+    reads = [{**read, **own, **end, "execution": str(number)} for number, end in enumerate(ends)]
+    unknown = {**read, "session": "app/9", "execution": "9"}
+    assert calls["/v1/reads"]({"reads": [*reads, unknown]}) == {}
+    rows = log(place, sql=own["sql"])
+    assert [row["finished_status"] for row in rows] == ["success", "error"]
+    assert [row["rows_returned"] for row in rows] == [3, None]
+    assert [row["condition"] for row in rows] == [None, "DIVIDE_BY_ZERO"]
+    for row in rows:
+        assert (row["execution_timestamp"], row["application_name"]) == (5, ODD)
+        assert (row["finished_at"] - row["began_at"]).total_seconds() == 0.03
+        assert steps(place, row) == ["execution-began", "bound", "execution-finished"]
+    assert not log(place, session_id="app/9")
+    (counted,) = re.findall(
+        r'slackwater_statements_total{.*statement_type="select".*} (\d+)',
+        calls["/v1/metrics"]({}).text.decode(),
+    )
+    assert int(counted) == len(reads) + 1
+
+
 def test_a_statement_of_ours_is_planned_begins_and_ends(place):
     calls = calls_of(place.coordinator)
     body = {"session": "app/1", "text": "SHOW ALL", "application": ODD}
@@ -108,7 +135,7 @@ def test_a_read_ends_with_its_hold_as_spark_says(place):
         ended = [] if said is None else [{"hold": bound["hold"], **said}]
         release(place, bound["hold"], ended=ended)
         release(place, bound["hold"], ended=[{"hold": bound["hold"], "rows": 99}])
-    found = log(place, statement_type="select")
+    found = log(place, statement_statement_type="select")
     assert [row["finished_status"] for row in found] == ["success", "error", "canceled", "success"]
     assert [row["rows_returned"] for row in found] == [3, None, None, None]
     assert [row["execution_timestamp"] for row in found] == calls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -34,9 +35,10 @@ from slackwater.persist.evolution import ExpectedMismatch, Incompatible
 from slackwater.persist.leadership import Fenced, LostElection, current_leader
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 from slackwater.persist.tables import writes
+from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import TIMESTAMP_MAX
-from slackwater.repr.relation import RelationDesc
+from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN, RelationDesc
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -61,6 +63,25 @@ def test_an_append_is_read_at_its_time_and_not_before(env):
         assert contents(reader, shard, 5) == [(1, "a"), (1, "a")]
         assert contents(reader, shard, 12) == [(1, "a"), (2, None)]
         assert reader.reads.state(shard).upper == 20
+
+
+def test_errors_are_committed_within_what_tells_of_them(env):
+    told = []
+
+    @contextmanager
+    def adding_errors():
+        told.append(client.reads.state(errors).upper)
+        yield
+        told.append(client.reads.state(errors).upper)
+
+    client = env.lead(adding_errors=adding_errors)
+    rows, errors = own_shard(client), own_shard(client, desc=ERRORS)
+    append(client, rows, 0, 10, (1, "a", 3, 1))
+    client.commits.commit([Append(errors, 0, 10, ())])
+    assert told == []
+    error = pa.table({"error": ["no"], TIME_COLUMN: [12], DIFF_COLUMN: [1]})
+    client.commits.commit([Append(errors, 10, 20, client.files.new_parts(errors, error))])
+    assert told == [10, 20]
 
 
 def test_a_wrong_upper_changes_nothing(env):
