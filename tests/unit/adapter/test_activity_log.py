@@ -135,7 +135,7 @@ def test_a_read_ends_with_its_hold_as_spark_says(place):
         ended = [] if said is None else [{"hold": bound["hold"], **said}]
         release(place, bound["hold"], ended=ended)
         release(place, bound["hold"], ended=[{"hold": bound["hold"], "rows": 99}])
-    found = log(place, statement_statement_type="select")
+    found = log(place, statement_type="select")
     assert [row["finished_status"] for row in found] == ["success", "error", "canceled", "success"]
     assert [row["rows_returned"] for row in found] == [3, None, None, None]
     assert [row["execution_timestamp"] for row in found] == calls
