@@ -61,7 +61,7 @@ def drop_in(folder, content):
 def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
     with (
         console(environment.location, tmp_path) as made,
-        visit(browser, made.address, tmp_path, folder=feed.parent) as seen,
+        visit(browser, made.address, tmp_path) as seen,
     ):
         page = seen.open().page
         seen.sees("Nothing needs attention.")
@@ -70,7 +70,6 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
         page.locator("#dataflow svg").wait_for()
         assert page.locator("#dataflow g").count() >= 5
         page.locator("#freshness canvas").wait_for()
-        seen.picture("first")
 
         # What is typed stays while the page is refreshed.
         page.locator("#q").press_sequentially("FEED")
@@ -87,14 +86,12 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
         told = seen.needs_attention("shop.shares")
         assert "SLACKWATER_DATA_ERROR" in told
         assert "k = 3, v = 0" in told
-        seen.picture("attention")
 
         epoch = seen.epoch()
         kill(only_coordinator(environment.location))
         seen.sees("Nobody leads since", within="[role=status]")
         assert page.locator("#live.old").count() == 1
         assert page.locator(".objects tbody tr").count() >= 5
-        seen.picture("nobody_leads")
         environment.rows("SELECT count(*) FROM orders")
         seen.sees(f"epoch {epoch + 1}")
         page.locator("#live:not(.old)").wait_for()
@@ -107,13 +104,11 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_accessible_and_takes_names_for_text(
-    environment, feed, browser, tmp_path, scheme
-):
+def test_every_page_is_accessible_and_takes_names_for_text(environment, browser, tmp_path, scheme):
     environment.sql("INSERT INTO orders VALUES (3, 0)")
     with (
         console(environment.location, tmp_path) as made,
-        visit(browser, made.address, tmp_path, scheme=scheme, folder=feed.parent) as seen,
+        visit(browser, made.address, tmp_path, scheme=scheme) as seen,
     ):
         seen.open().needs_attention("shop.shares")
         links = seen.page.locator(".objects a")
@@ -125,8 +120,6 @@ def test_every_page_is_accessible_and_takes_names_for_text(
             assert seen.is_accessible() == [], path
             assert SECRET not in seen.page.content()
         seen.open("/objects/shop.shares").page.locator(".ticks tbody tr").first.wait_for()
-        if scheme == "light":
-            seen.picture("object")
     environment.sql("DELETE FROM orders WHERE k = 3")
 
 
