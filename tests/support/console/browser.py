@@ -82,6 +82,7 @@ class Visit:
 
     def __init__(self, browser, address, *, scheme="light", script=True):
         self.complaints = []
+        self.refreshes = 0
         self._address = address
         self._context = browser.new_context(
             color_scheme=scheme,
@@ -122,6 +123,13 @@ class Visit:
             (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS
         ]
 
+    @contextlib.contextmanager
+    def within_refreshes(self, most):
+        """What is waited for in here is there after at most so many refreshes of the page."""
+        before = self.refreshes
+        yield
+        assert self.refreshes - before <= most
+
     def refreshed(self):
         """Waits until the page has been refreshed."""
         with self.page.expect_response(lambda answer: "hx-request" in answer.request.headers):
@@ -148,6 +156,7 @@ class Visit:
             self.complaints.append(f"request to another host: {request.url}")
 
     def _answered(self, response):
+        self.refreshes += "hx-request" in response.request.headers
         if response.status >= 400:
             self.complaints.append(f"status {response.status}: {response.url}")
 
