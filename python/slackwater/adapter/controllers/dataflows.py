@@ -52,6 +52,7 @@ from slackwater.compute.records import (
     ArrangementMemory,
     ArrangementSize,
     HydrationProgress,
+    HydrationRecord,
     TickRecord,
     TickTotals,
 )
@@ -344,9 +345,19 @@ class Dataflows:
 
         return [peek for peek in self.compute.look(peeks) if peek.id in self.state().items]
 
-    def ticks(self) -> list[OfReplica[TickRecord]]:
-        """The last ticks of each dataflow that each replica made, the earliest first."""
-        return list(self._records(Log.TICKS, TickRecord))
+    def ticks(self, timeout_s: float | None = None) -> list[OfReplica[TickRecord]]:
+        """The last ticks of each dataflow that each replica made, the earliest first.
+
+        Raises TimeoutError when a replica is silent for `timeout_s`.
+        """
+        return list(self._records(Log.TICKS, TickRecord, timeout_s))
+
+    def hydrations(self, timeout_s: float | None = None) -> list[OfReplica[HydrationRecord]]:
+        """When each dataflow came to each replica, and was hydrated there.
+
+        Raises TimeoutError when a replica is silent for `timeout_s`.
+        """
+        return list(self._records(Log.HYDRATIONS, HydrationRecord, timeout_s))
 
     def hydration_progress(self) -> list[OfReplica[HydrationProgress]]:
         """The progress of the dataflows that read whole inputs."""
