@@ -108,9 +108,7 @@ class SystemTables:
             catalog=catalog,
             now_ms=now_ms,
             frontiers=self._frontiers(items),
-            hydrated={
-                item.id: dataflows.hydrated(item) for item in items if item.kind.is_maintained
-            },
+            hydrated=dataflows.hydrated(item for item in items if item.kind.is_maintained),
             replica_uppers=tuple(dataflows.replica_uppers())
             if "mz_cluster_replica_frontiers" in names
             else (),
@@ -204,15 +202,16 @@ class SystemTables:
 
     def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:
         """The frontiers of all that have some; of what has lost its contents, empty ones."""
+        there = tuple(items)
         stored = self._relations.storage.frontiers_of_all()
+        indexes = self._health.dataflows.uppers(i.id for i in there if i.kind is ItemKind.INDEX)
         lost = (EMPTY_FRONTIER, EMPTY_FRONTIER)
         found = {}
-        for item in items:
+        for item in there:
             if item.kind is ItemKind.SINK:
                 found[item.id] = ObjectFrontiers(None, self._sinks.frontier(item.id))
             elif item.kind is ItemKind.INDEX:
-                upper = self._health.dataflows.upper(item.id)
-                found[item.id] = ObjectFrontiers(None, upper)
+                found[item.id] = ObjectFrontiers(None, indexes[item.id])
             elif item.shard_id is not None:
                 found[item.id] = ObjectFrontiers(*stored.get(item.id, lost))
         return found
