@@ -403,8 +403,8 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
     _family(
         "statements_total",
         "counter statement_type status",
-        "Statements that have ended. statement_type: select, write, or the first word of another"
-        " one. status: success, error or canceled.",
+        "Statements that have ended. statement_type: select, insert, create_table and so on, as in"
+        " mz_recent_activity_log. status: success, error or canceled.",
         _statements,
     ),
     _family(
