@@ -106,7 +106,7 @@ def _wallclock_lag(snapshot: MetricsSnapshot) -> Iterator[Sample]:
 
 
 def _materialization_lag(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    for object_id, _, lag_ms, *_ in activity.materialization_lag(snapshot.system):
+    for object_id, lag_ms in activity.global_lags(snapshot.system):
         if lag_ms is not None:
             yield (object_id,), lag_ms / MS
 
