@@ -101,8 +101,8 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_read_holds": "Who keeps the history of what, and from when on.",
     "mz_comments": "Comments on objects and, with `object_sub_id` as the position, on columns.",
     "mz_recent_ticks": (
-        "The last 32 ticks of each view since the leader has started:"
-        " the interval, rows, microseconds."
+        "The last 32 ticks of each view, also under leaders before, of which the last minute is"
+        " missing where they were killed: the interval, rows, microseconds."
     ),
     "mz_recent_tick_steps": "The steps of these ticks.",
     "mz_secrets": "The names of secrets; nothing shows their values.",
@@ -118,6 +118,9 @@ DESCRIPTIONS: Mapping[str, str] = {
         " `execution_id`."
     ),
     "mz_session_history": "The sessions of the last 24 hours, at most 10 000.",
+    "mz_object_hydration_history": "When each materialized view and index came to a replica, began"
+    " to be hydrated and was hydrated: the last 32 times of each in 24 hours, also under leaders"
+    " before, of which the last minute is missing where they were killed.",
     "mz_statement_waits": "What statements wait for at the moment, by their names in"
     " `mz_recent_activity_log`: the hydration of a view, the first contents of a source, a time"
     " that is not complete yet.",

@@ -312,6 +312,7 @@ FIGURES = {
     "compute_core": compute_figures.compute_core,
     "collections": collection_figures.collections,
     "console": console_figures.console_of_many,
+    "attention": console_figures.attention,
     "checkpoints": checkpoint_figures.refreshes,
     "webhooks": webhook_figures.webhooks,
     "changefeeds": changefeed_figures.changefeeds,

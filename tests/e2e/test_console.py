@@ -7,15 +7,25 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tests.support.applications.application import Application, kill, only_coordinator
+from tests.support.applications.application import (
+    Application,
+    SqlError,
+    kill,
+    only_coordinator,
+)
 from tests.support.console.browser import chromium, console, visit
 from tests.support.server.ingress import certificate
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
 LONG = "l" * 200
 MARKUP = '<img src=x onerror="alert(1)">'
 SECRET = "s3cr3t-of-the-test"
+STALLED = "SELECT * FROM mz_internal.mz_source_statuses WHERE status = 'stalled' AND name = 'feed'"
+REFRESHES = 8
+"""Three seconds are three refreshes; while a look at a leader on a busy machine takes long, there
+are some more, of what was told before."""
 PATHS = ("/", "/activity", "/storage", "/notices", "/log?q=elected", "/bundle")
 
 
@@ -61,7 +71,7 @@ def drop_in(folder, content):
 def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
     with (
         console(environment.location, tmp_path) as made,
-        visit(browser, made.address, tmp_path, folder=feed.parent) as seen,
+        visit(browser, made.address, tmp_path) as seen,
     ):
         page = seen.open().page
         seen.sees("Nothing needs attention.")
@@ -70,7 +80,6 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
         page.locator("#dataflow svg").wait_for()
         assert page.locator("#dataflow g").count() >= 5
         page.locator("#freshness canvas").wait_for()
-        seen.picture("first")
 
         # What is typed stays while the page is refreshed.
         page.locator("#q").press_sequentially("FEED")
@@ -81,20 +90,24 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
         page.locator(".objects tbody tr", has_text="orders").first.wait_for()
 
         drop_in(feed, "2,b\nx,c\n")
-        assert "2.csv, line 2" in seen.needs_attention("shop.feed")
+        wait_until(lambda: environment.rows(STALLED), what="the leader knows it")
+        with seen.within_refreshes(REFRESHES):
+            assert "2.csv, line 2" in seen.needs_attention("shop.feed")
         assert page.locator(".attention li").count() == 1, "its progress relation is as it is"
         environment.sql("INSERT INTO orders VALUES (3, 0)")
-        told = seen.needs_attention("shop.shares")
+        with pytest.raises(SqlError, match="k = 3"):
+            environment.rows("SELECT * FROM shares")
+        with seen.within_refreshes(REFRESHES):
+            told = seen.needs_attention("shop.shares")
         assert "SLACKWATER_DATA_ERROR" in told
         assert "k = 3, v = 0" in told
-        seen.picture("attention")
 
         epoch = seen.epoch()
         kill(only_coordinator(environment.location))
-        seen.sees("Nobody leads since", within="[role=status]")
+        with seen.within_refreshes(REFRESHES):
+            seen.sees("Nobody leads since", within="[role=status]")
         assert page.locator("#live.old").count() == 1
         assert page.locator(".objects tbody tr").count() >= 5
-        seen.picture("nobody_leads")
         environment.rows("SELECT count(*) FROM orders")
         seen.sees(f"epoch {epoch + 1}")
         page.locator("#live:not(.old)").wait_for()
@@ -107,13 +120,11 @@ def test_what_needs_attention_is_named(environment, feed, browser, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_is_accessible_and_takes_names_for_text(
-    environment, feed, browser, tmp_path, scheme
-):
+def test_every_page_is_accessible_and_takes_names_for_text(environment, browser, tmp_path, scheme):
     environment.sql("INSERT INTO orders VALUES (3, 0)")
     with (
         console(environment.location, tmp_path) as made,
-        visit(browser, made.address, tmp_path, scheme=scheme, folder=feed.parent) as seen,
+        visit(browser, made.address, tmp_path, scheme=scheme) as seen,
     ):
         seen.open().needs_attention("shop.shares")
         links = seen.page.locator(".objects a")
@@ -125,8 +136,6 @@ def test_every_page_is_accessible_and_takes_names_for_text(
             assert seen.is_accessible() == [], path
             assert SECRET not in seen.page.content()
         seen.open("/objects/shop.shares").page.locator(".ticks tbody tr").first.wait_for()
-        if scheme == "light":
-            seen.picture("object")
     environment.sql("DELETE FROM orders WHERE k = 3")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 
 import pytest
@@ -40,10 +41,29 @@ result = None
 """Somebody sees what this program writes to standard error, which the log of the test has."""
 
 
+def made_of(events, name):
+    """The columns of which those of a view are made, as the last event on it says."""
+    lines = events.read_text().splitlines() if events.exists() else []
+    outputs = [each for line in lines for each in json.loads(line)["outputs"]]
+    found = [each for each in outputs if each["name"] == f"slackwater.default.{name}"]
+    if not found:
+        return None
+    return {
+        column: [f"{r['field']} {r['transformations'][0]['subtype']}" for r in reads["inputFields"]]
+        for column, reads in found[-1]["facets"]["columnLineage"]["fields"].items()
+    }
+
+
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     # A task for each file, one after the other: Spark tells what one has read when it ends.
     conf = {"spark.sql.files.maxPartitionBytes": "500k", "spark.sql.files.openCostInBytes": "0"}
-    variables = {"PYSPARK_PYTHON": sys.executable}
+    events = tmp_path / "lineage.jsonl"
+    variables = {
+        "PYSPARK_PYTHON": sys.executable,
+        "OPENLINEAGE__TRANSPORT__TYPE": "file",
+        "OPENLINEAGE__TRANSPORT__LOG_FILE_PATH": str(events),
+        "OPENLINEAGE__TRANSPORT__APPEND": "true",
+    }
     with (
         contextlib.closing(Gate(tmp_path / "first")) as first,
         contextlib.closing(Gate(tmp_path / "second")) as second,
@@ -76,6 +96,8 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
         reader = place.start("SELECT count(*) FROM slackwater.default.slow", session="reader")
         told = "slackwater.default.slow is hydrating, 66 %: 200,000 of 300,000 rows."
         wait_until(lambda: told in place.log.read_text(), what="the line of who waits")
+        wait_until(lambda: made_of(events, "slow"), what="its lineage was told")
+        assert made_of(events, "slow") == {"k": ["k IDENTITY"], "s": ["k TRANSFORMATION"]}
         place.sql("DROP MATERIALIZED VIEW slow")
         with pytest.raises(SqlError, match="SLACKWATER_DEPENDENCY_DROPPED"):
             reader.result(PATIENCE)

@@ -24,6 +24,16 @@ TICKS = (
     " ON r.object_id = v.id WHERE v.name = 'replaced' AND r.lower >= {since} ORDER BY r.lower"
 )
 
+LAST_TICKS = (
+    "SELECT object_id, lower, upper, committed_at FROM mz_internal.mz_recent_ticks r"
+    " JOIN mz_catalog.mz_materialized_views v ON r.object_id = v.id WHERE v.name = 'above'"
+)
+HYDRATED = (
+    "SELECT status, installed_at <= started_at AND started_at <= hydrated_at"
+    " FROM mz_internal.mz_object_hydration_history h"
+    " JOIN mz_catalog.mz_materialized_views v ON h.object_id = v.id WHERE v.name = 'above'"
+)
+
 PARAMETER = "persist_blob_target_size"
 
 EVERY_MS = 2_000
@@ -45,6 +55,7 @@ def second(tmp_path_factory):
     with Application(location, master="local[2]", conf=conf) as first:
         change_parameters(Workplace(first, "parameters", folder), file)
         replace(Workplace(first, "replacements", folder))
+        known["replacements"] = first.rows(LAST_TICKS)
         known["refreshes"] = refresh(Workplace(first, "refreshes", folder))
         # Its rows end soon, which is to be while nobody runs.
         known["filters"] = insert_what_ends(Workplace(first, "filters", folder))
@@ -173,11 +184,17 @@ def replace(place):
 
 @in_schema("replacements")
 def test_a_view_that_was_replaced_stays_so(next_place):
-    application, _ = next_place
+    application, ticks = next_place
     application.sql("INSERT INTO t VALUES (3, 3)")
     assert application.rows("SELECT * FROM replaced ORDER BY g") == application.rows(
         f"{NEW} ORDER BY n.g"
     )
+    # Its ticks under the leader before are known, and that it was hydrated under both.
+    assert ticks != []
+    wait_until(lambda: all(each in application.rows(LAST_TICKS) for each in ticks))
+    hydrated = application.rows(HYDRATED)
+    assert len(hydrated) >= 2
+    assert all(row == ["hydrated", True] for row in hydrated)
 
 
 def change_parameters(place, file):

@@ -82,7 +82,16 @@ def test_tables_and_views_live_there(s3, tmp_path):
     assert any("/an/environment/shards/" in key and "write-" in key for key in keys)
     folders = {key.removeprefix(f"{bucket}/an/environment/").partition("/")[0] for key in keys}
     # Lags are stored when a minute is over, or a leader ends.
-    assert {"shards", "history"} <= folders <= {"shards", "history", "history_of_lags"}
+    assert (
+        {"shards", "history"}
+        <= folders
+        <= {
+            "shards",
+            "history",
+            "history_of_lags",
+            "history_of_dataflows",
+        }
+    )
     with on_s3(*where) as application:
         application.sql("USE slackwater.default")
         assert sorted(application.rows(VIEW)) == expected

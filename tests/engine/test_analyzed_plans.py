@@ -16,9 +16,12 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql import DataFrame, SparkSession
 from tests.support.applications.driver import plain
 from tests.support.applications.slt import sql_text
+from tests.support.planner import lineage_forms
 from tests.support.planner.plan_forms import FORMS, LOAD, TABLES, VIEWS
 from tests.support.planner.plan_text import plan_text
 
+from slackwater.planner.plan import column_lineage as lineage
+from slackwater.planner.plan.column_lineage import column_lineage
 from slackwater.repr.errors import SlackwaterError
 from slackwater.spark.bridge import SparkBridge
 from slackwater.spark.session import configure
@@ -69,6 +72,11 @@ def spark(tmp_path_factory):
         session.sql(f"CREATE VIEW {name} AS {query}")
     for statement in LOAD:
         session.sql(statement)
+    session.sql("CREATE SCHEMA slackwater.lineage")
+    session.sql("USE slackwater.lineage")
+    for name, columns in lineage_forms.TABLES.items():
+        session.sql(f"CREATE TABLE {name} ({columns})")
+    session.sql(lineage_forms.VIEW)
     session.sql("CREATE SCHEMA slackwater.tpch")
     session.sql("USE slackwater.tpch")
     session.sql("CREATE SOURCE shop FROM LOAD GENERATOR TPCH (SCALE FACTOR 0.001) FOR ALL TABLES")
@@ -151,6 +159,7 @@ TPCH_TABLES = (
 def schemas(spark, bridge):
     return {
         "forms": Schema(spark, bridge, "forms", TABLES),
+        "lineage": Schema(spark, bridge, "lineage", lineage_forms.TABLES),
         "tpch": Schema(spark, bridge, "tpch", TPCH_TABLES),
     }
 
@@ -308,3 +317,29 @@ def test_a_snapshot_needs_its_inputs_as_they_were(spark, schemas):
             forms.computed(kept)
     finally:
         forms.collections = complete
+
+
+def _shown(reads, schema):
+    """The reads by the names of collections, whose ids say nothing."""
+    names = schema.collections
+    return sorted(f"{names[each.collection]}.{each.column} {each.becomes}" for each in reads)
+
+
+@pytest.mark.parametrize("query", lineage_forms.COLUMNS)
+def test_columns_are_made_of_columns(schemas, query):
+    schema = schemas["lineage"]
+    found = column_lineage(schema.first(query).plan)
+    made = tuple(_shown(each, schema) for each in found.columns)
+    assert made == lineage_forms.COLUMNS[query]
+    if query in lineage_forms.ROWS:
+        assert set(_shown(found.rows, schema)) == lineage_forms.ROWS[query]
+
+
+def test_what_has_no_form_or_is_too_much_has_no_lineage(schemas, monkeypatch):
+    schema = schemas["lineage"]
+    sample = schema.first("SELECT k FROM t TABLESAMPLE (50 PERCENT)").plan
+    assert column_lineage(sample) is None
+    two = schema.first("SELECT k, v FROM t").plan
+    assert column_lineage(two) is not None
+    monkeypatch.setattr(lineage, "MOST", 1)
+    assert column_lineage(two) is None

@@ -97,6 +97,7 @@ from slackwater.adapter.sources.sources import Sources
 from slackwater.adapter.sources.tunnel_keys import TunnelKeys
 from slackwater.adapter.sources.webhooks import Webhooks
 from slackwater.adapter.statements import Rooms, Statements
+from slackwater.adapter.system.dataflow_history import DataflowHistory
 from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.looks import Looks
 from slackwater.adapter.system.metrics import CountingParts, Metrics
@@ -181,6 +182,7 @@ class _Base:
     sessions: Sessions
     history: History
     lag_history: LagHistory
+    dataflow_history: DataflowHistory
     statement_counts: StatementCounts
     spans: Spans
     planner: Planner
@@ -292,6 +294,7 @@ def open_coordinator(given: Given) -> Coordinator:
             sessions=base.sessions,
             history=base.history,
             lag_history=base.lag_history,
+            dataflow_history=base.dataflow_history,
             committer=base.committer,
             compute=base.dataflows.compute,
             ingestion=connectors.ingestion,
@@ -363,6 +366,7 @@ def _system(base: _Base, connectors: _Connectors, health: Health) -> SystemTable
         connectors.postgres,
         base.history,
         base.lag_history,
+        base.dataflow_history,
     )
     return SystemTables(base.relations, base.timeline, running)
 
@@ -494,6 +498,7 @@ def _base(given: Given) -> _Base:
         sessions,
         history,
         LagHistory(given.blobs, given.epoch, given.clock),
+        DataflowHistory(given.blobs, given.epoch, given.clock),
         StatementCounts(given.monotonic),
         given.spans,
         planner,

@@ -21,12 +21,13 @@ from slackwater.adapter.ddl.staged import StagedTables
 from slackwater.adapter.ddl.tables import RETAIN_HISTORY
 from slackwater.adapter.history.events import Bound, Done, Failure, Key, Said, Wrote
 from slackwater.adapter.history.recorder import CallHistory, History
+from slackwater.adapter.history.texts import kind_of
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
-from slackwater.adapter.sessions.statement_counts import StatementCounts, statement_type
+from slackwater.adapter.sessions.statement_counts import StatementCounts
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.exposition import CONTENT_TYPE
 from slackwater.adapter.system.looks import Looks
@@ -86,8 +87,8 @@ class Told(Generic[Answer]):
 
     `result` is what an answer means for its statement. Without it, the call is told of only when it
     fails, which ends the statement; of one that is a part of another one, not even then. The text
-    is the request's own, or what the caller says. It counts as a statement of the type `counted`
-    for metrics; None: it does not.
+    is the request's own, or what the caller says. Metrics count it as a statement if it is
+    `counted`, by the same kind.
     """
 
     result: Callable[[Answer], Bound | Wrote | Done] | None = None
@@ -96,7 +97,7 @@ class Told(Generic[Answer]):
     writes: bool = False
     planned_ms: int | None = None
     is_part: bool = False
-    counted: str | None = None
+    counted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +217,7 @@ class Calls:
         told: Told[Defined] = Told(
             lambda _: Done(),
             kind=statement.lower().replace(" ", "_"),
-            counted=statement_type(statement),
+            counted=True,
         )
 
         def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
@@ -308,12 +309,12 @@ class Calls:
             while not self._started.wait(START_POLL_S):
                 cancellation.check_deadline("the coordinator started")
             named = {"session": caller.session, "statement": caller.statement}
-            counted = None if caller.internal else told.counted
+            kind = _kind(caller, told) if told.counted else None
             with (
                 structlog.contextvars.bound_contextvars(**named),
                 self._engine.ended_by(cancellation),
-                self._counts.counted(counted, cancellation),
-                self._spans.span(told.counted or "call", named),
+                self._counts.counted(None if caller.internal else kind, cancellation),
+                self._spans.span(kind or "call", named),
             ):
                 answer = action(Execution(session, caller.where, cancellation))
         except Exception as error:
@@ -360,7 +361,7 @@ class Calls:
             lambda answer: Done(answer[1]),
             asked.text,
             planned_ms=asked.planned_at,
-            counted=statement_type(asked.text),
+            counted=True,
         )
         return self._running(caller, action, told)[0]
 
@@ -392,7 +393,7 @@ class Calls:
             lambda answer: Bound(answer["timestamp"], answer["hold"]),
             writes=bool(asked.write_targets),
             # What a statement reads that writes as well is a part of it.
-            counted=None if asked.write_targets else "select",
+            counted=not asked.write_targets,
         )
         return self._running(caller, action, told)
 
@@ -429,7 +430,8 @@ class Calls:
                 session.used_ms = self._timeline.now()
                 said = _said(session, read.application, read.sql)
                 self._history.unbound(Key(session.session_id, read.execution), said, read)
-            self._counts.count("select", "success", read.took_us / 1_000_000)
+            kind = kind_of(read.sql, None, writes=False)
+            self._counts.count(kind, "success", read.took_us / 1_000_000)
         return {}
 
     def _tell_of_ends(self, holds: Sequence[str], ended: Sequence[protocol.EndedRead]) -> None:
@@ -458,7 +460,7 @@ class Calls:
         told: Told[WriteResult] = Told(
             lambda done: Wrote(done.timestamp, done.inserted + done.deleted),
             writes=True,
-            counted="write",
+            counted=True,
         )
         done = self._running(caller, action, told)
         return {
@@ -564,6 +566,11 @@ def _said(session: Session, application: str | None, text: str | None) -> Said:
         isolation=session.variable("transaction_isolation"),
         rate=float(session.variable("statement_logging_sample_rate")),
     )
+
+
+def _kind(caller: Caller, told: Told[Any]) -> str:
+    """The kind of a statement, as the history says it too."""
+    return kind_of(told.text or caller.sql, told.kind, writes=told.writes)
 
 
 def _failure(error: Exception) -> Failure:

@@ -28,6 +28,7 @@ from slackwater.adapter.sources.changefeeds import Changefeeds
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.webhooks import Webhooks
+from slackwater.adapter.system.dataflow_history import DataflowHistory
 from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.metrics import Metrics
 from slackwater.adapter.system.tables import SystemTables
@@ -66,6 +67,7 @@ class Parts:
     sessions: Sessions
     history: History
     lag_history: LagHistory
+    dataflow_history: DataflowHistory
     committer: GroupCommitter
     compute: Compute
     ingestion: IngestionRunner
@@ -123,6 +125,7 @@ class Coordinator:
         self.parts.maintenance.start()
         self.parts.history.start()
         self.parts.lag_history.start(self.parts.system.lags)
+        self.parts.dataflow_history.start(self.parts.system.records)
         threading.Thread(target=self._keep_house, name="housekeeping", daemon=True).start()
         threading.Thread(target=self._watch_locks, name="write-locks", daemon=True).start()
         threading.Thread(target=self._keep_to_schedules, name="schedules", daemon=True).start()
@@ -130,6 +133,7 @@ class Coordinator:
     def close(self) -> None:
         """Stops everything. No state is lost with a part that does not stop in time."""
         self._closing.set()
+        self.parts.dataflow_history.stop()
         self.parts.webhooks.stop()
         self.parts.changefeeds.stop()
         self.parts.maintenance.stop()

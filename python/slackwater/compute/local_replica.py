@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from slackwater.compute.controller.descriptions import DataflowDescription, SubscribeExport
 from slackwater.compute.controller.history import ReplicaState
+from slackwater.compute.controller.hydration import is_hydrated
 from slackwater.compute.controller.protocol import (
     AllowWrites,
     CancelPeek,
@@ -40,6 +41,7 @@ from slackwater.compute.logs import rows_of
 from slackwater.compute.offers import Offers, Respond
 from slackwater.compute.planned_dataflows import PlanListeners, PlannedDataflows
 from slackwater.compute.planning import Planner
+from slackwater.compute.records import HydrationRecords
 from slackwater.compute.replica import ReportTrouble
 from slackwater.compute.schedule import Failure
 from slackwater.compute.subscription_updates import updates_of
@@ -111,6 +113,7 @@ class LocalReplica:
         self._described: dict[GlobalId, DataflowDescription] = {}
         self._reached: dict[GlobalId, Frontier] = {}
         self._programs: dict[GlobalId, str | None] = {}
+        self._hydrations = HydrationRecords(options.clock_ms)
         self._beat_ms = options.clock_ms()
         self._plans = PlannedDataflows(
             parts.planner,
@@ -173,6 +176,7 @@ class LocalReplica:
             case CreateDataflow(dataflow):
                 self._create(dataflow)
             case Schedule(global_id):
+                self._hydrations.started(global_id)
                 self._plans.add(self._described[global_id])
             case AllowWrites(global_id):
                 self._worker.allow_writes(global_id)
@@ -197,6 +201,8 @@ class LocalReplica:
         for global_id in dataflow.export_ids:
             self._described[global_id] = dataflow
             self._offers.create(global_id)
+            if not _is_subscription(dataflow):
+                self._hydrations.installed(global_id)
             if dataflow.takes_over is not None:
                 self._worker.keep_for(dataflow.takes_over, global_id)
 
@@ -205,6 +211,7 @@ class LocalReplica:
         if described is None:
             return
         self._plans.remove(global_id)
+        self._hydrations.forget(global_id)
         with self._lock:
             self._worker.remove(global_id)
         self._offers.drop(global_id)
@@ -249,6 +256,8 @@ class LocalReplica:
                     return PeekRows(rows_of(self._worker.records.totals()))
                 case Log.ARRANGEMENT_MEMORY:
                     return PeekRows(rows_of(self._engine.arrangement_memory()))
+                case Log.HYDRATIONS:
+                    return PeekRows(rows_of(self._hydrations.all()))
         except SlackwaterError as error:
             return PeekFailed(error.message, _problem(error, self._options.clock_ms()))
         except Exception as error:
@@ -294,6 +303,8 @@ class LocalReplica:
                 self._programs[global_id] = program
                 responses.append(IndexOpened(global_id, program))
             reached = Frontier(upper)
+            if _has_contents(described, program, reached):
+                self._hydrations.hydrated(global_id)
             if reached <= self._reached.get(global_id, MINIMUM_FRONTIER):
                 continue
             if _is_subscription(described):
@@ -340,6 +351,13 @@ class LocalReplica:
         if now_ms - self._beat_ms >= HEARTBEAT_MS:
             self._beat_ms = now_ms
             self._respond([Heartbeat(self._worker.busy_ms())])
+
+
+def _has_contents(described: DataflowDescription, program: str | None, reached: Frontier) -> bool:
+    """Whether a dataflow that has `reached` so far is hydrated. An index is where it is read."""
+    if described.index_exports:
+        return program is not None
+    return described.as_of is not None and is_hydrated(described.as_of, reached)
 
 
 def _is_subscription(described: DataflowDescription) -> bool:

@@ -12,7 +12,11 @@ from slackwater.persist.ipc import from_stream, to_stream
 
 Record = TypeVar("Record")
 
-_converter = Converter(forbid_extra_keys=True)
+_converter = Converter(forbid_extra_keys=True, detailed_validation=False)
+# Arrow has made integers of them: nothing is to be checked, and histograms have many.
+_converter.register_structure_hook_func(
+    lambda kind: kind == tuple[int, ...], lambda numbers, _: tuple(numbers)
+)
 
 
 def rows_of(records: Sequence[object]) -> bytes:

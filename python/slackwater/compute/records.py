@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from slackwater.repr.durations import Durations
@@ -136,6 +136,53 @@ class HydrationProgress:
         """The share of what has to be read at least: 99 % while it reads rows again."""
         share = min(100 * self.rows_read // self.rows, 99) if self.rows else 0
         return f"{share} %: {self.rows_read:,} of {self.rows:,} rows"
+
+
+@dataclass(frozen=True, slots=True)
+class HydrationRecord:
+    """The times, by the wall clock, at which a dataflow came to a replica and was hydrated there.
+
+    `installed_ms`: the replica was told of it; `started_ms`: its turn came; `hydrated_ms`: the
+    replica had its contents at the as-of. None: not yet.
+    """
+
+    global_id: GlobalId
+    installed_ms: int
+    started_ms: int | None = None
+    hydrated_ms: int | None = None
+
+
+@dataclass(slots=True)
+class HydrationRecords:
+    """The hydration of each dataflow that the replica has. Thread-safe."""
+
+    clock_ms: Callable[[], int]
+    _known: dict[GlobalId, HydrationRecord] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def installed(self, global_id: GlobalId) -> None:
+        with self._lock:
+            self._known[global_id] = HydrationRecord(global_id, self.clock_ms())
+
+    def started(self, global_id: GlobalId) -> None:
+        with self._lock:
+            known = self._known.get(global_id)
+            if known is not None and known.started_ms is None:
+                self._known[global_id] = replace(known, started_ms=self.clock_ms())
+
+    def hydrated(self, global_id: GlobalId) -> None:
+        with self._lock:
+            known = self._known.get(global_id)
+            if known is not None and known.hydrated_ms is None:
+                self._known[global_id] = replace(known, hydrated_ms=self.clock_ms())
+
+    def forget(self, global_id: GlobalId) -> None:
+        with self._lock:
+            self._known.pop(global_id, None)
+
+    def all(self) -> Sequence[HydrationRecord]:
+        with self._lock:
+            return list(self._known.values())
 
 
 @dataclass(frozen=True, slots=True)

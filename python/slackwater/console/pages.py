@@ -324,8 +324,9 @@ def _neighbours(snapshot: Snapshot, found: tuple[ObjectEntry, ...], entry: Objec
             lag = lags.get(above)
             way = "upstream" if above == entry.id else "downstream"
             adds = None if lag is None else lag["local_lag"]
-            rows.append((way, other.name, other.health.state.value, seconds(adds)))
-    columns = ("direction", "object", "state", "lag that the upper one adds (s)")
+            state, behind = other.health.state.value, seconds(other.behind_ms)
+            rows.append((way, other.name, state, behind, seconds(adds)))
+    columns = ("direction", "object", "state", "behind (s)", "lag that the upper one adds (s)")
     return Table("Upstream and downstream", columns, tuple(sorted(rows, reverse=True)))
 
 

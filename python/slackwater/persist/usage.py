@@ -31,9 +31,8 @@ class ShardUsage:
 
 def usage(conn: Connection) -> tuple[ShardUsage, ...]:
     """The usage of all shards, by id; it costs a look at every part's row."""
-    counted = _sums(conn, select(parts.c.shard_id, func.count()))
-    rows = _sums(conn, select(parts.c.shard_id, func.sum(parts.c.rows)))
-    inline = _sums(conn, select(parts.c.shard_id, func.sum(func.length(parts.c.inline_ipc))))
+    inline = func.sum(func.length(parts.c.inline_ipc))
+    counted = _sums(conn, select(parts.c.shard_id, func.count(), func.sum(parts.c.rows), inline))
     # A negation names the file of the part that it takes back.
     files = (
         select(parts.c.shard_id, parts.c.uri, func.max(parts.c.size_bytes).label("size_bytes"))
@@ -44,20 +43,26 @@ def usage(conn: Connection) -> tuple[ShardUsage, ...]:
     stored = _sums(conn, select(files.c.shard_id, func.sum(files.c.size_bytes)))
     waste = _sums(conn, select(garbage.c.shard_id, func.sum(garbage.c.size_bytes)))
     statement = select(shards.c.shard_id, shards.c.dropped, shards.c.since)
-    return tuple(
-        ShardUsage(
-            shard_id=shard_id,
-            dropped=dropped,
-            finalized=dropped and since == TIMESTAMP_MAX and shard_id not in counted,
-            parts=counted.get(shard_id, 0),
-            rows=rows.get(shard_id, 0),
-            size_bytes=inline.get(shard_id, 0) + stored.get(shard_id, 0),
-            garbage_bytes=waste.get(shard_id, 0),
+    found = []
+    for shard_id, dropped, since in conn.execute(statement.order_by(shards.c.shard_id)).all():
+        number, rows, inline_bytes = counted.get(shard_id, (0, 0, 0))
+        (file_bytes,), (garbage_bytes,) = stored.get(shard_id, (0,)), waste.get(shard_id, (0,))
+        found.append(
+            ShardUsage(
+                shard_id=shard_id,
+                dropped=dropped,
+                finalized=dropped and since == TIMESTAMP_MAX and shard_id not in counted,
+                parts=number,
+                rows=rows,
+                size_bytes=inline_bytes + file_bytes,
+                garbage_bytes=garbage_bytes,
+            )
         )
-        for shard_id, dropped, since in conn.execute(statement.order_by(shards.c.shard_id))
-    )
+    return tuple(found)
 
 
-def _sums(conn: Connection, statement: Select[Any]) -> Mapping[int, int]:
+def _sums(conn: Connection, statement: Select[Any]) -> Mapping[int, tuple[int, ...]]:
+    """The numbers behind each shard's id, of which NULL is 0."""
     grouped = statement.group_by(statement.selected_columns[0])
-    return {row[0]: int(row[1] or 0) for row in conn.execute(grouped)}
+    rows = conn.execute(grouped).all()
+    return {row[0]: tuple(int(each or 0) for each in row[1:]) for row in rows}

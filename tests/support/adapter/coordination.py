@@ -135,6 +135,8 @@ class Place:
         self.env.storage.validate()
         self.env.persist.transactions.validate()
         self.env.history.validate()
+        self.coordinator.parts.lag_history.validate()
+        self.coordinator.parts.dataflow_history.validate()
         assert self.fatal == []
 
     def restart(self) -> None:

@@ -17,16 +17,8 @@ from tests.support.applications.application import ROOT
 from tests.support.waiting import PATIENCE, wait_until
 
 CHROMIUM = "/usr/bin/chromium"
-PICTURES = ROOT / "docs" / "user" / "console"
 SERIOUS = ("serious", "critical")
 WIDTH, HEIGHT = 920, 640
-
-WITHOUT_FOLDERS = """([folder, other]) => {
-  const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (texts.nextNode()) {
-    texts.currentNode.data = texts.currentNode.data.replaceAll(folder, other);
-  }
-}"""
 
 
 class ConsoleProcess:
@@ -88,10 +80,9 @@ def chromium():
 class Visit:
     """A page of the console in a browser, and everything that it should not do."""
 
-    def __init__(self, browser, address, *, scheme="light", script=True, folder=None):
-        """`folder` is what pictures of the documentation do not name."""
+    def __init__(self, browser, address, *, scheme="light", script=True):
         self.complaints = []
-        self._folder = folder
+        self.refreshes = 0
         self._address = address
         self._context = browser.new_context(
             color_scheme=scheme,
@@ -132,21 +123,18 @@ class Visit:
             (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS
         ]
 
+    @contextlib.contextmanager
+    def within_refreshes(self, most):
+        """What is waited for in here is there after at most so many refreshes of the page."""
+        before = self.refreshes
+        yield
+        assert self.refreshes - before <= most
+
     def refreshed(self):
         """Waits until the page has been refreshed."""
         with self.page.expect_response(lambda answer: "hx-request" in answer.request.headers):
             pass
         return self
-
-    def picture(self, name):
-        """Writes the picture of a page of the documentation, if it is to be written anew.
-
-        It names no folder of the machine on which it was taken.
-        """
-        if "SLACKWATER_REWRITE" in os.environ:
-            PICTURES.mkdir(exist_ok=True)
-            self.page.evaluate(WITHOUT_FOLDERS, [str(self._folder), "/srv"])
-            self.page.screenshot(path=PICTURES / f"{name}.png")
 
     def keep(self, folder):
         """Keeps a screenshot of what a test has failed over."""
@@ -168,6 +156,7 @@ class Visit:
             self.complaints.append(f"request to another host: {request.url}")
 
     def _answered(self, response):
+        self.refreshes += "hx-request" in response.request.headers
         if response.status >= 400:
             self.complaints.append(f"status {response.status}: {response.url}")
 

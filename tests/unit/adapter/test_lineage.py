@@ -2,9 +2,11 @@
 
 import json
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from openlineage.client.serde import Serde
 from tests.support.adapter.coordination import NoSpark, Place
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -19,13 +21,21 @@ from slackwater.adapter.catalog.details import (
     SinkDetails,
     SourceTableDetails,
     TableDetails,
+    from_json,
+    to_json,
 )
-from slackwater.adapter.catalog.lineage import LineageColumn, LineageDataset, lineage_of
+from slackwater.adapter.catalog.lineage import (
+    LineageColumn,
+    LineageDataset,
+    LineageRead,
+    lineage_of,
+)
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.catalog.ops import Altered, CatalogDiff
 from slackwater.adapter.external import libraries, lineage
 from slackwater.adapter.external.lineage import LineageSender, is_asked_for
 from slackwater.adapter.system.relations import system_items, system_schemas
+from slackwater.planner.plan.column_lineage import ColumnLineage, ColumnRead
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import user_id
 from slackwater.repr.relation import RelationDesc
@@ -83,6 +93,51 @@ def test_a_view_reads_relations_with_their_columns():
     assert event.outputs == (LineageDataset(HERE, "slackwater.default.v", COLUMNS),)
     assert "a secret" not in event.sql
     assert "42" not in event.sql
+
+
+OF_T = f"slackwater.default.{NAME}"
+MADE = ColumnLineage(
+    ((ColumnRead("u10", "k", "IDENTITY"),), (ColumnRead("u10", "v", "AGGREGATION"),)),
+    (ColumnRead("u10", "k", "GROUP_BY"), ColumnRead("u99", "gone", "FILTER")),
+)
+
+
+def test_a_view_says_of_which_columns_its_own_are_made():
+    view = replace(V, details=replace(VIEW, lineage=MADE))
+    (output,) = of(view, T).outputs
+    assert output.made_of == (
+        (LineageRead(HERE, OF_T, "k", "IDENTITY"),),
+        (LineageRead(HERE, OF_T, "v", "AGGREGATION"),),
+    )
+    assert output.rows == (LineageRead(HERE, OF_T, "k", "GROUP_BY"),)
+    sent = Serde.to_dict(lineage.job_event(libraries.openlineage(), of(view, T), 0))
+    facet = sent["outputs"][0]["facets"]["columnLineage"]
+    column = {"namespace": HERE, "name": OF_T}
+    assert facet["fields"]["v"]["inputFields"] == [
+        {
+            **column,
+            "field": "v",
+            "transformations": [{"type": "DIRECT", "subtype": "AGGREGATION"}],
+        }
+    ]
+    assert facet["dataset"] == [
+        {
+            **column,
+            "field": "k",
+            "transformations": [{"type": "INDIRECT", "subtype": "GROUP_BY"}],
+        }
+    ]
+    assert facet["_schemaURL"].endswith("#/$defs/ColumnLineageDatasetFacet")
+    # One that says nothing, and one that goes.
+    assert of(V, T).outputs[0].made_of == ()
+    (gone,) = lineage_of(CatalogDiff(dropped=(view,)), state(T, view), state(T), HERE)
+    sent = Serde.to_dict(lineage.job_event(libraries.openlineage(), gone, 0))
+    assert "columnLineage" not in sent["outputs"][0]["facets"]
+
+
+def test_the_lineage_of_a_view_is_kept_in_the_catalog():
+    details = replace(VIEW, lineage=MADE)
+    assert from_json("materialized-view", json.loads(json.dumps(to_json(details)))) == details
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,7 @@ from tests.support.waiting import PATIENCE
 from slackwater.adapter.catalog.details import MaterializedViewDetails, SinkDetails, TableDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.controllers.dataflows import OfReplica
-from slackwater.adapter.sessions.statement_counts import (
-    StatementCounts,
-    StatementTotals,
-    statement_type,
-)
+from slackwater.adapter.sessions.statement_counts import StatementCounts, StatementTotals
 from slackwater.adapter.sources.changefeed_sources import CheckpointProgress
 from slackwater.adapter.sources.checkpoint_counts import CheckpointTotals
 from slackwater.adapter.system.exposition import Kind
@@ -246,19 +242,6 @@ def test_ticks_are_totalled_until_they_are_forgotten():
     assert records.totals() == []
 
 
-@pytest.mark.parametrize(
-    ("text", "wanted"),
-    [
-        ("SHOW VIEWS", "show"),
-        ("\n -- a comment\n/* another\n */ Create  VIEW v AS SELECT 1", "create"),
-        ("(SELECT 1)", "other"),
-        ("", "other"),
-    ],
-)
-def test_types_of_statements(text, wanted):
-    assert statement_type(text) == wanted
-
-
 def test_waits_of_a_statement_are_summed():
     seconds = count()
     watch, ends = FrontierWatch(lambda: next(seconds)), Cancellation()
@@ -329,18 +312,19 @@ def statements(place, **labels):
 
 def test_statements_are_counted_as_they_end(place):
     place.table("t", k="integer")
-    place.write("t", {"k": 1})
+    place.write("t", {"k": 1}, sql="INSERT INTO t VALUES (1)")
+    place.write("t", {"k": 2})
     place.read("t")
     place.sql("SHOW VIEWS")
     with pytest.raises(SlackwaterError):
         place.sql("DROP VIEW nothing")
-    for kind in ("create", "write", "select", "show"):
+    for kind in ("create_table", "insert", "dataframe_write", "dataframe", "show"):
         assert statements(place, statement_type=kind, status="success") == 1
-    assert statements(place, statement_type="drop", status="error") == 1
-    assert statements(place) == 5
-    (took,) = values(scraped(place), "slackwater_statement_seconds_sum", statement_type="select")
+    assert statements(place, statement_type="drop_view", status="error") == 1
+    assert statements(place) == 6
+    (took,) = values(scraped(place), "slackwater_statement_seconds_sum", statement_type="dataframe")
     (waited,) = values(
-        scraped(place), "slackwater_statement_wait_seconds_sum", statement_type="select"
+        scraped(place), "slackwater_statement_wait_seconds_sum", statement_type="dataframe"
     )
     assert 0 <= waited <= took
 

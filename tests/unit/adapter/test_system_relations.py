@@ -33,6 +33,7 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind, SchemaEntry
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
+from slackwater.adapter.history.dataflows import Hydrated, Ticked
 from slackwater.adapter.history.lags import LagsOfMinute
 from slackwater.adapter.history.records import (
     Reached,
@@ -57,6 +58,7 @@ from slackwater.compute.controller.shell import ReplicaStatus
 from slackwater.compute.records import (
     ArrangementSize,
     HydrationProgress,
+    HydrationRecord,
     StepRecord,
     TickRecord,
     TickTimes,
@@ -235,12 +237,13 @@ def snapshot():
             ShardUsage(7, False, False, 1, 5, 50, 1),
             ShardUsage(8, False, False, 1, 1, 3, 2),
         ),
+        hydrations=(Hydrated("u2", "u1", HydrationRecord(user_id(13), 700, 800, 950)),),
         hydration_progress=(OfReplica("u1", HydrationProgress(user_id(13), 5, 10, 250)),),
         arrangements=(
             OfReplica("u1", ArrangementSize(7, (user_id(11),), 5, 4096, (user_id(13),))),
         ),
         ticks=(
-            OfReplica(
+            Ticked(
                 "u1",
                 TickRecord(
                     user_id(13),
@@ -300,7 +303,7 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
         mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
         mz_recent_activity_log mz_statement_lifecycle_history mz_session_history
-        mz_wallclock_global_lag_recent_history mz_statement_waits"""
+        mz_wallclock_global_lag_recent_history mz_statement_waits mz_object_hydration_history"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -368,6 +371,13 @@ def test_what_was_run(snapshot):
 def test_waits_of_statements(snapshot):
     assert rows("mz_statement_waits", snapshot) == [
         {"session_id": "app/1", "statement": "7", "waits_for": "t is behind."}
+    ]
+
+
+def test_hydrations_of_dataflows(snapshot):
+    times = [EPOCH + timedelta(milliseconds=ms) for ms in (700, 800, 950)]
+    assert [tuple(row.values()) for row in rows("mz_object_hydration_history", snapshot)] == [
+        (user_id(13), "u1", "u2", *times, "hydrated")
     ]
 
 

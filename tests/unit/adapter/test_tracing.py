@@ -38,7 +38,7 @@ def test_statements_steps_and_ranges_are_spans(env, tmp_path):
     place.table("t", k="integer")
     place.sql("CREATE SOURCE c FROM LOAD GENERATOR COUNTER")
     place.sql(f"CREATE SINK s FROM t INTO FILES (PATH '{tmp_path / 'out'}', FORMAT JSON)")
-    place.write("t", {"k": 1}, execution="a statement")
+    place.write("t", {"k": 1}, execution="a statement", sql="INSERT INTO t VALUES (1)")
     with pytest.raises(SlackwaterError):
         place.sql("DROP VIEW a_secret_name")
     source, sink = place.item("c").id, place.item("s").id
@@ -48,13 +48,13 @@ def test_statements_steps_and_ranges_are_spans(env, tmp_path):
         return [span for span in memory.get_finished_spans() if span.name == name]
 
     wait_until(lambda: of("source step") and of("sink range"), what="both have gone on")
-    (written,) = of("write")
+    (written,) = of("insert")
     assert dict(written.attributes) == {
         "slackwater.session": "app/1",
         "slackwater.statement": "a statement",
     }
     assert written.status.status_code is StatusCode.UNSET
-    (dropped,) = of("drop")
+    (dropped,) = of("drop_view")
     assert dropped.status.status_code is StatusCode.ERROR
     assert dropped.status.description.startswith("SLACKWATER_")
     assert "a_secret_name" not in dropped.to_json()

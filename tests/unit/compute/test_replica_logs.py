@@ -16,7 +16,7 @@ from slackwater.compute.controller.protocol import (
 )
 from slackwater.compute.local_replica import LocalReplica, ReplicaOptions, ReplicaParts
 from slackwater.compute.logs import records_of
-from slackwater.compute.records import ArrangementSize
+from slackwater.compute.records import ArrangementSize, HydrationRecord, HydrationRecords
 from slackwater.repr.frontier import Timestamp
 
 LOGS = tuple(f"si{number}" for number, _ in enumerate(Log))
@@ -49,3 +49,20 @@ def test_a_driver_that_hangs_does_not_hang_who_sends_commands():
     assert isinstance(answered.answer, PeekRows)
     assert list(records_of(answered.answer.rows, ArrangementSize)) == [SIZE]
     replica.close()
+
+
+def test_a_hydration_is_recorded_once_for_each_time_that_a_dataflow_comes():
+    clock = iter(range(10, 100))
+    records = HydrationRecords(lambda: next(clock))
+    records.installed("u1")
+    assert records.all() == [HydrationRecord("u1", 10)]
+    records.started("u1")
+    records.started("u1")
+    records.hydrated("u1")
+    records.hydrated("u1")
+    assert records.all() == [HydrationRecord("u1", 10, 11, 12)]
+    records.installed("u1")
+    assert records.all() == [HydrationRecord("u1", 13)]
+    records.forget("u1")
+    records.hydrated("u1")
+    assert records.all() == []

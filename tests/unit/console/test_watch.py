@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timezone
+from importlib import resources
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.console.environments import AT_MS, LEADER, tick
+from tests.support.console.environments import AT_MS, LEADER, status, tick
 
 from slackwater.console import relations as r
+from slackwater.console.looking import PAUSE_S
 from slackwater.console.snapshot import Failure
 from slackwater.console.watch import LOOKED_S, Answer, Watch
 
@@ -190,3 +192,66 @@ def test_whoever_looks_is_shown_something_after_one_attempt(steps):
         if step != "look":
             assert watch.is_fresh({r.LAG, r.NAMES}, now_s, now_s)
         assert (watch.snapshot.absence is None) or not watch.lacks(now_s)
+
+
+REFRESH_S = 1.0
+"""A page is refreshed so often: `hx-trigger` of live.html."""
+SHOWN_S = 3.0
+BAD = {
+    "a source that has stopped": {"tables": {r.SOURCES: (status("u3", "s", "stalled", "[X]"),)}},
+    "a view that fails": {"failures": (Failure("u6", "C", "the row (1)", AT_MS),)},
+    "a leader that has gone": None,
+}
+
+
+def needs_attention(snapshot):
+    """Whether a page made of the snapshot says that something is wrong."""
+    stalled = any(row["status"] == "stalled" for row in snapshot.rows(r.SOURCES))
+    return stalled or bool(snapshot.failures) or snapshot.absence is not None
+
+
+def shown_at(bad, known_s, ask_s, first_refresh_s):
+    """When a refresh of the first screen shows what the leader tells from `known_s` on.
+
+    An ask takes `ask_s`, and the next begins `PAUSE_S` after it, as in `looking.py`.
+    """
+    watch, ask_began_s, asked_for = Watch(), None, None
+    next_ask_s, refresh_s = 0.0, first_refresh_s
+    watch.look(r.FIRST, 0.0)
+    while True:
+        answer_s = float("inf") if ask_began_s is None else ask_began_s + ask_s
+        now_s = min(answer_s, refresh_s, next_ask_s)
+        if now_s == answer_s:
+            is_bad = ask_began_s >= known_s
+            if is_bad and bad is None:
+                watch.failed("does not answer", now_s)
+            else:
+                given = bad if is_bad else {}
+                known = given.get("tables", {})
+                tables = {name: known.get(name, ()) for name in asked_for.relations}
+                failures = given.get("failures", ())
+                watch.answered(asked_for, Answer(AT_MS, LEADER, tables, failures=failures), now_s)
+            ask_began_s, next_ask_s = None, now_s + PAUSE_S
+        elif now_s == next_ask_s:
+            ask_began_s, asked_for, next_ask_s = now_s, watch.due(now_s, WALL_MS), float("inf")
+        else:
+            watch.look(r.FIRST, now_s)
+            if now_s >= known_s and needs_attention(watch.snapshot):
+                return now_s
+            refresh_s += REFRESH_S
+
+
+@pytest.mark.parametrize("bad", BAD)
+@given(
+    known_s=st.floats(5.0, 8.0),
+    ask_s=st.floats(0.001, 0.5),
+    first_refresh_s=st.floats(0.0, REFRESH_S),
+)
+def test_what_the_leader_knows_is_shown_within_three_seconds(bad, known_s, ask_s, first_refresh_s):
+    shown_s = shown_at(BAD[bad], known_s, ask_s, first_refresh_s)
+    assert shown_s - known_s <= SHOWN_S
+
+
+def test_a_page_is_refreshed_each_second():
+    template = resources.files("slackwater.console") / "templates" / "live.html"
+    assert f'hx-trigger="every {REFRESH_S:g}s"' in template.read_text()

@@ -16,6 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from slackwater.compute.definitions import PlanVersion
 from slackwater.planner.parser.connection_statements import ConnectionKind
 from slackwater.planner.parser.kafka_source import Decoding
+from slackwater.planner.plan.column_lineage import ColumnLineage
 from slackwater.repr.frontier import TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.refresh import RefreshSchedule
@@ -80,7 +81,8 @@ class MaterializedViewDetails:
     NULL. `errors` is the shard of the errors in its contents, `as_of` the time at which these
     begin. `refresh` says when it is refreshed; None: with each commit. `replaces` is the view whose
     place it is to take; until then nobody else reads it. `states` are shards of an early release,
-    which nobody reads any more.
+    which nobody reads any more. `lineage` says of which columns its own are made; None: the plan
+    does not say it, or an early release has made the view.
     """
 
     query: str
@@ -98,6 +100,7 @@ class MaterializedViewDetails:
     refresh: RefreshSchedule | None = None
     replaces: GlobalId | None = None
     states: tuple[int, ...] | None = None
+    lineage: ColumnLineage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ OpenLineage gives them, so that the lineage of other systems meets ours there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -17,6 +17,7 @@ from slackwater.adapter.catalog.details import (
     FilesDetails,
     KafkaDetails,
     LakeDetails,
+    MaterializedViewDetails,
     PostgresDetails,
     SinkDetails,
     SourceTableDetails,
@@ -25,6 +26,7 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogDiff
 from slackwater.adapter.catalog.render import current_sql
 from slackwater.planner.parser.redaction import redacted
+from slackwater.planner.plan.column_lineage import ColumnRead
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
@@ -53,12 +55,28 @@ class LineageColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class LineageRead:
+    """A column of a relation of ours, and what becomes of it: a word of OpenLineage."""
+
+    namespace: str
+    name: str
+    column: str
+    becomes: str
+
+
+@dataclass(frozen=True, slots=True)
 class LineageDataset:
-    """A relation of ours, or something elsewhere, whose columns we do not say."""
+    """A relation of ours, or something elsewhere, whose columns we do not say.
+
+    `made_of` has for each column those of which it is made, where that is known, and `rows` those
+    by which rows are filtered, joined, grouped and so on.
+    """
 
     namespace: str
     name: str
     columns: tuple[LineageColumn, ...] = ()
+    made_of: tuple[tuple[LineageRead, ...], ...] = ()
+    rows: tuple[LineageRead, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +182,7 @@ class _Lineage:
     def _outputs(self, item: CatalogItem) -> Iterator[LineageDataset]:
         details = item.details
         if not isinstance(details, SinkDetails):
-            yield self._own(item)
+            yield self._filled(item)
             for each in self.state.items.values():
                 if each.parent == item.id:
                     yield self._own(each)
@@ -181,6 +199,21 @@ class _Lineage:
         columns = (item.desc or RelationDesc(())).columns
         shown = tuple(LineageColumn(each.name, each.sql_type) for each in columns)
         return LineageDataset(self.namespace, item.full_name, shown)
+
+    def _filled(self, item: CatalogItem) -> LineageDataset:
+        """The relation, and of a materialized view of which columns its own are made."""
+        own, details = self._own(item), item.details
+        if not isinstance(details, MaterializedViewDetails) or details.lineage is None:
+            return own
+        found = details.lineage
+        made_of = tuple(tuple(self._reads(each)) for each in found.columns)
+        return replace(own, made_of=made_of, rows=tuple(self._reads(found.rows)))
+
+    def _reads(self, reads: Iterable[ColumnRead]) -> Iterator[LineageRead]:
+        for each in reads:
+            item = self.state.items.get(GlobalId(each.collection))
+            if item is not None:
+                yield LineageRead(self.namespace, item.full_name, each.column, each.becomes)
 
     def _connection(self, connection: GlobalId | None) -> ConnectionDetails | None:
         item = None if connection is None else self.state.items.get(connection)

@@ -52,6 +52,7 @@ from slackwater.compute.records import (
     ArrangementMemory,
     ArrangementSize,
     HydrationProgress,
+    HydrationRecord,
     TickRecord,
     TickTotals,
 )
@@ -266,8 +267,12 @@ class Dataflows:
 
     def upper(self, global_id: GlobalId) -> Frontier:
         """The time before which the index is complete; 0: nobody has begun it."""
+        return self.uppers([global_id])[global_id]
 
-        def upper(core: ComputeController) -> Frontier:
+    def uppers(self, ids: Iterable[GlobalId]) -> dict[GlobalId, Frontier]:
+        """The time before which each of these indexes is complete; 0: nobody has begun it."""
+
+        def upper(core: ComputeController, global_id: GlobalId) -> Frontier:
             try:
                 hosted = core.replica_frontiers(self._cluster(global_id), global_id).values()
             except ComputeError:
@@ -275,7 +280,7 @@ class Dataflows:
             reached = (each.write for each in hosted if each.is_hydrated)
             return max(reached, default=MINIMUM_FRONTIER)
 
-        return self.compute.look(upper)
+        return self.compute.look(lambda core: {each: upper(core, each) for each in ids})
 
     def index(self, global_id: GlobalId) -> IndexOffer | None:
         """The index of that id for queries; None: the driver does not have it at the moment."""
@@ -302,10 +307,13 @@ class Dataflows:
         """Ends the peek, unless it has an answer."""
         self.compute.cancel_peek(peek.peek_id)
 
-    def hydrated(self, item: CatalogItem) -> dict[str, bool]:
-        """Whether each replica has the contents of the view or index, by the replica's id."""
+    def hydrated(self, items: Iterable[CatalogItem]) -> dict[GlobalId, dict[str, bool]]:
+        """Whether each replica has the contents of these views and indexes.
 
-        def hydrated(core: ComputeController) -> dict[str, bool]:
+        By their ids and those of replicas. All is told at one moment, under one lock.
+        """
+
+        def hydrated(core: ComputeController, item: CatalogItem) -> dict[str, bool]:
             return {
                 replica.key.replica: (
                     replica.programs.get(item.id) is not None
@@ -316,7 +324,7 @@ class Dataflows:
                 if item.id in replica.collections
             }
 
-        return self.compute.look(hydrated)
+        return self.compute.look(lambda core: {each.id: hydrated(core, each) for each in items})
 
     def replica_uppers(self) -> list[tuple[GlobalId, str, Frontier]]:
         """Up to where each replica has each dataflow, by the dataflow's id and the replica's."""
@@ -344,9 +352,19 @@ class Dataflows:
 
         return [peek for peek in self.compute.look(peeks) if peek.id in self.state().items]
 
-    def ticks(self) -> list[OfReplica[TickRecord]]:
-        """The last ticks of each dataflow that each replica made, the earliest first."""
-        return list(self._records(Log.TICKS, TickRecord))
+    def ticks(self, timeout_s: float | None = None) -> list[OfReplica[TickRecord]]:
+        """The last ticks of each dataflow that each replica made, the earliest first.
+
+        Raises TimeoutError when a replica is silent for `timeout_s`.
+        """
+        return list(self._records(Log.TICKS, TickRecord, timeout_s))
+
+    def hydrations(self, timeout_s: float | None = None) -> list[OfReplica[HydrationRecord]]:
+        """When each dataflow came to each replica, and was hydrated there.
+
+        Raises TimeoutError when a replica is silent for `timeout_s`.
+        """
+        return list(self._records(Log.HYDRATIONS, HydrationRecord, timeout_s))
 
     def hydration_progress(self) -> list[OfReplica[HydrationProgress]]:
         """The progress of the dataflows that read whole inputs."""

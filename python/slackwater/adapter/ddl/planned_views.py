@@ -33,6 +33,7 @@ from slackwater.planner.delta.lowering import invalid_mz_now_use
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.planner.plan.column_lineage import column_lineage
 from slackwater.planner.plan.functions import advice_for
 from slackwater.repr.dataflow_error import ERRORS
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
@@ -395,12 +396,13 @@ def _scheduled(
 
 
 def _maintained(item: CatalogItem, plan: ViewPlan) -> CatalogItem:
-    """The object with its kind of maintenance and the version of its plan."""
+    """The object with its kind of maintenance, the version of its plan and its lineage."""
     followed: Literal["incremental", "recompute"] = "incremental" if plan.program else "recompute"
     details = replace(
         _details(item),
         maintenance=followed if item.refresh is None else "refresh",
         program=version_of(plan),
+        lineage=column_lineage(plan.kept.plan),
     )
     return replace(item, details=details)
 

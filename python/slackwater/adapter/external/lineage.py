@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from slackwater.adapter.catalog.lineage import LineageDataset, LineageEvent
+from slackwater.adapter.catalog.lineage import LineageDataset, LineageEvent, LineageRead
 from slackwater.adapter.external.libraries import openlineage
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.version import VERSION
@@ -102,7 +102,28 @@ def _output(facets: Any, event: LineageEvent, dataset: LineageDataset) -> dict[s
     state = of.LifecycleStateChangeDatasetFacet(
         of.LifecycleStateChange[change], earlier, producer=PRODUCER
     )
-    return {**_schema(facets, dataset), "lifecycleStateChange": state}
+    return {
+        **_schema(facets, dataset),
+        **({} if event.change == "DROP" else _column_lineage(facets, dataset)),
+        "lifecycleStateChange": state,
+    }
+
+
+def _column_lineage(facets: Any, dataset: LineageDataset) -> dict[str, Any]:
+    if not dataset.made_of:
+        return {}
+    of = facets.column_lineage_dataset
+
+    def read(kind: str, each: LineageRead) -> Any:
+        becomes = of.Transformation(kind, each.becomes)
+        return of.InputField(each.namespace, each.name, each.column, [becomes])
+
+    fields = {
+        column.name: of.Fields([read("DIRECT", each) for each in reads])
+        for column, reads in zip(dataset.columns, dataset.made_of, strict=True)
+    }
+    rows = [read("INDIRECT", each) for each in dataset.rows]
+    return {"columnLineage": of.ColumnLineageDatasetFacet(fields, rows, producer=PRODUCER)}
 
 
 @dataclass(slots=True)

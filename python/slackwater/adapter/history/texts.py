@@ -22,6 +22,8 @@ SHOWN_CHARACTERS = 2000
 """The length of the longest text that is shown."""
 READ_CHARACTERS = 10_000
 """So much of a text is looked at."""
+FIRST_CHARACTERS = 1000
+"""So much of it, after comments, says what kind of statement it is."""
 
 _MAY_BE_SECRET = re.compile(
     r"secret|passw|passphrase|pwd|credential|token|sasl"
@@ -34,6 +36,7 @@ _IS_ODD = re.compile(_MAY_BE_SECRET.pattern + r"|\\", re.IGNORECASE)
 _QUERY = re.compile(
     r"[\s(]*(select|with|values|from|table|insert|update|delete|merge)\b", re.IGNORECASE
 )
+_COMMENTS = re.compile(r"\A(?:\s|--[^\n]*\n|/\*.*?\*/)+", re.DOTALL)
 _INSERT = re.compile(r"\binsert\b", re.IGNORECASE)
 _DEFINING = frozenset(("ALTER", "CREATE", "DROP", "VALIDATE"))
 _SELECTING = frozenset(("FROM", "SELECT", "TABLE", "VALUES", "WITH"))
@@ -60,15 +63,13 @@ _UNKNOWN = "unknown"
 @lru_cache(maxsize=4096)
 def shown(text: str) -> ShownText:
     """The text as the history shows it. Never raises."""
-    query = _QUERY.match(text)
-    if query is not None and not _IS_ODD.search(text) and len(text) <= READ_CHARACTERS:
+    kind = _first_kind(text)
+    if _QUERY.match(text) and not _IS_ODD.search(text) and len(text) <= READ_CHARACTERS:
         # Nearly all texts are such, and tokens cost as much as all the rest.
-        verb = query[1].lower()
         own = text[:SHOWN_CHARACTERS]
-        return ShownText(verb if verb in _OF_SPARK else "select", own, _digest(own))
+        return ShownText(kind, own, _digest(own))
     read = text[:READ_CHARACTERS]
     tokens = tokenize(read)
-    kind = _kind(tokens)
     is_statement = _is_statement(read, kind, tokens)
     if _may_hold_secret(read, tokens):
         if not is_statement:
@@ -91,13 +92,28 @@ def of_statement(text: str | None, kind: str | None, *, writes: bool) -> ShownTe
 
     An action of a DataFrame has the text of the query that it began with, if there is one.
     """
+    own = kind_of(text, kind, writes=writes)
+    return ShownText(own, None, None) if text is None else replace(shown(text), kind=own)
+
+
+def kind_of(text: str | None, kind: str | None, *, writes: bool) -> str:
+    """The kind that `of_statement` says, by the beginning of the text alone."""
     if text is None:
-        return ShownText(kind or ("dataframe_write" if writes else "dataframe"), None, None)
-    found = shown(text)
-    if found.kind != "select" or not (kind or writes):
+        return kind or ("dataframe_write" if writes else "dataframe")
+    found = _first_kind(text)
+    if found != "select" or not (kind or writes):
         return found
     several = writes and _INSERT.search(text) is not None
-    return replace(found, kind="insert" if several else kind or "dataframe_write")
+    return "insert" if several else kind or "dataframe_write"
+
+
+@lru_cache(maxsize=4096)
+def _first_kind(text: str) -> str:
+    query = _QUERY.match(text)
+    if query is not None:
+        verb = query[1].lower()
+        return verb if verb in _OF_SPARK else "select"
+    return _kind(tokenize(_COMMENTS.sub("", text, count=1)[:FIRST_CHARACTERS]))
 
 
 def _kind(tokens: tuple[Token, ...]) -> str:

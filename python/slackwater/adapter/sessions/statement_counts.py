@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,21 +14,10 @@ from slackwater.repr.errors import SlackwaterError
 
 StatementEnd = Literal["success", "error", "canceled"]
 
-_FIRST_WORD = re.compile(r"(?:\s|--[^\n]*\n|/\*.*?\*/)*([a-z]+)", re.IGNORECASE | re.DOTALL)
-
-
-def statement_type(text: str) -> str:
-    """The first word of a statement in lower case, such as `create`; `other`: it begins with none.
-
-    Only for statements of ours, which begin with one of few words.
-    """
-    found = _FIRST_WORD.match(text)
-    return "other" if found is None else found[1].lower()
-
 
 @dataclass(frozen=True, slots=True)
 class StatementTotals:
-    """The statements that have ended since the leader has begun, by their types.
+    """The statements that have ended since the leader has begun, by their kinds.
 
     `waited` has how long each waited until what it reads was complete.
     """
@@ -51,7 +39,10 @@ class StatementCounts:
 
     @contextmanager
     def counted(self, kind: str | None, cancellation: Cancellation) -> Iterator[None]:
-        """Counts the statement that its block runs; None: it runs a part of one, or none."""
+        """Counts the statement that its block runs; None: it runs a part of one, or none.
+
+        `kind` is the word of the history of statements, such as `create_table`.
+        """
         if kind is None:
             yield
             return

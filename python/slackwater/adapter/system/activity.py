@@ -79,21 +79,33 @@ def _lag_ms(behind: Frontier, ahead: Frontier) -> int | None:
 
 def materialization_lag(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     """Lags against the direct inputs (local), and the tables and sources below them (global)."""
-    kinds = (ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK)
     present = _present(snapshot)
-    for item in items(snapshot, *kinds):
-        own = snapshot.frontiers.get(item.id)
-        if own is None:
-            continue
+    for item, upper in _computed(snapshot):
         local = _maintained_inputs(snapshot, item)
         roots = _root_inputs(snapshot, item)
         yield (
             item.id,
-            _lag_behind(own.upper, _uppers(snapshot, local), present),
-            _lag_behind(own.upper, _uppers(snapshot, roots), present),
+            _lag_behind(upper, _uppers(snapshot, local), present),
+            _lag_behind(upper, _uppers(snapshot, roots), present),
             _slowest(snapshot, local),
             _slowest(snapshot, roots),
         )
+
+
+def global_lags(snapshot: SystemSnapshot) -> Iterator[tuple[GlobalId, int | None]]:
+    """The lags of `materialization_lag` against the tables and sources below alone."""
+    present = _present(snapshot)
+    for item, upper in _computed(snapshot):
+        roots = _root_inputs(snapshot, item)
+        yield item.id, _lag_behind(upper, _uppers(snapshot, roots), present)
+
+
+def _computed(snapshot: SystemSnapshot) -> Iterator[tuple[CatalogItem, Frontier]]:
+    """What is computed from other objects and has a frontier, with its upper."""
+    for item in items(snapshot, ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK):
+        own = snapshot.frontiers.get(item.id)
+        if own is not None:
+            yield item, own.upper
 
 
 def _maintained_inputs(snapshot: SystemSnapshot, item: CatalogItem) -> list[GlobalId]:

@@ -106,7 +106,7 @@ def _wallclock_lag(snapshot: MetricsSnapshot) -> Iterator[Sample]:
 
 
 def _materialization_lag(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    for object_id, _, lag_ms, *_ in activity.materialization_lag(snapshot.system):
+    for object_id, lag_ms in activity.global_lags(snapshot.system):
         if lag_ms is not None:
             yield (object_id,), lag_ms / MS
 
@@ -403,8 +403,8 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
     _family(
         "statements_total",
         "counter statement_type status",
-        "Statements that have ended. statement_type: select, write, or the first word of another"
-        " one. status: success, error or canceled.",
+        "Statements that have ended. statement_type: select, insert, create_table and so on, as in"
+        " mz_recent_activity_log. status: success, error or canceled.",
         _statements,
     ),
     _family(

@@ -56,6 +56,20 @@ def lags(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             yield occurred_at, object_id, lag_ms
 
 
+def hydrations(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for told in snapshot.hydrations:
+        record = told.record
+        yield (
+            record.global_id,
+            told.cluster,
+            told.replica,
+            moment(record.installed_ms),
+            None if record.started_ms is None else moment(record.started_ms),
+            None if record.hydrated_ms is None else moment(record.hydrated_ms),
+            "hydrated",
+        )
+
+
 def sessions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for each in snapshot.past_sessions:
         yield each.session_id, moment(each.connected_ms), each.application, each.user

@@ -458,6 +458,13 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "session_id! statement! waits_for!",
         activity.statement_waits,
     ),
+    (
+        "mz_internal",
+        "mz_object_hydration_history",
+        "object_id! cluster_id! replica_id! installed_at:time! started_at:time hydrated_at:time"
+        " status!",
+        past.hydrations,
+    ),
 )
 
 SYSTEM_RELATIONS: tuple[SystemRelation, ...] = tuple(

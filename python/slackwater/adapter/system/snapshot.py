@@ -9,13 +9,14 @@ from slackwater.adapter.catalog.durable import AuditEvent
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.controllers.parameters import ParameterEntry
+from slackwater.adapter.history.dataflows import Hydrated, Ticked
 from slackwater.adapter.history.lags import LagsOfMinute
 from slackwater.adapter.history.records import SessionBegan, Statement
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.sources.slots import WaitingSlot
 from slackwater.compute.controller.protocol import Peek
 from slackwater.compute.controller.shell import ReplicaStatus
-from slackwater.compute.records import ArrangementSize, HydrationProgress, TickRecord
+from slackwater.compute.records import ArrangementSize, HydrationProgress
 from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
@@ -100,7 +101,8 @@ class SystemSnapshot:
     audit_events: tuple[AuditEvent, ...] = ()
     source_history: tuple[StatusChange, ...] = ()
     usage: tuple[ShardUsage, ...] = ()
-    ticks: tuple[OfReplica[TickRecord], ...] = ()
+    ticks: tuple[Ticked, ...] = ()
+    hydrations: tuple[Hydrated, ...] = ()
     hydration_progress: tuple[OfReplica[HydrationProgress], ...] = ()
     arrangements: tuple[OfReplica[ArrangementSize], ...] = ()
     webhooks: Mapping[GlobalId, str] = field(default_factory=dict)

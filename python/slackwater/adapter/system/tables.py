@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.parameters import SystemParameters
 from slackwater.adapter.controllers.relations import Relations
+from slackwater.adapter.history.dataflows import Hydrated, Kept, Ticked, hydrations, ticks
 from slackwater.adapter.history.recorder import History
 from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sessions.sessions import Sessions
@@ -15,6 +16,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.sources.source_states import SourceStates
+from slackwater.adapter.system.dataflow_history import DataflowHistory
 from slackwater.adapter.system.lag_history import LagHistory
 from slackwater.adapter.system.notices import notices, of_logs, of_slots
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS
@@ -34,6 +36,8 @@ from slackwater.repr.relation import updates_at
 from slackwater.storage.ingestion import StatusChange
 
 _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
+SILENT_S = 2.0
+"""A replica that does not say in so many seconds what it has done is asked again later."""
 _RUNNING = frozenset({"mz_source_statistics", "mz_sink_statistics"})
 _WITH_REPLICAS = frozenset({"mz_cluster_replica_statuses", "mz_cluster_replica_metrics"})
 _WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes", "mz_cluster_replica_metrics"})
@@ -55,6 +59,7 @@ class RunningParts:
     postgres: PostgresSources
     history: History
     lags: LagHistory
+    done: DataflowHistory
 
 
 class SystemTables:
@@ -72,6 +77,7 @@ class SystemTables:
         self._postgres = running.postgres
         self._history = running.history
         self._lags = running.lags
+        self._done = running.done
         self._by_id = {relation.id: relation for relation in SYSTEM_RELATIONS}
 
     def rows(self, times: Mapping[GlobalId, Timestamp]) -> dict[GlobalId, bytes]:
@@ -102,9 +108,7 @@ class SystemTables:
             catalog=catalog,
             now_ms=now_ms,
             frontiers=self._frontiers(items),
-            hydrated={
-                item.id: dataflows.hydrated(item) for item in items if item.kind.is_maintained
-            },
+            hydrated=dataflows.hydrated(item for item in items if item.kind.is_maintained),
             replica_uppers=tuple(dataflows.replica_uppers())
             if "mz_cluster_replica_frontiers" in names
             else (),
@@ -131,7 +135,8 @@ class SystemTables:
             else (),
             source_history=self._states.history() if "mz_source_status_history" in names else (),
             usage=self._relations.persist.transactions.query(usage) if names & _WITH_USAGE else (),
-            ticks=tuple(dataflows.ticks()) if names & _WITH_TICKS else (),
+            ticks=self._ticks(catalog) if names & _WITH_TICKS else (),
+            hydrations=self._hydrations() if "mz_object_hydration_history" in names else (),
             hydration_progress=tuple(dataflows.hydration_progress())
             if "mz_hydration_progress" in names
             else (),
@@ -148,6 +153,34 @@ class SystemTables:
             if "mz_wallclock_global_lag_recent_history" in names
             else (),
         )
+
+    def records(self) -> list[Kept]:
+        """What replicas say that the objects' dataflows have done.
+
+        Raises TimeoutError when a replica is silent.
+        """
+        items = self._relations.state.items
+        told = self._health.dataflows.ticks(SILENT_S)
+        ticked = [Ticked(t.replica, t.record) for t in told if t.record.global_id in items]
+        return [*ticked, *self._hydrated(SILENT_S)]
+
+    def _ticks(self, catalog: CatalogState) -> tuple[Ticked, ...]:
+        """The last ticks of the dataflows that are there, also under leaders before."""
+        told = [Ticked(each.replica, each.record) for each in self._health.dataflows.ticks()]
+        there = {*catalog.items, *(each.record.global_id for each in told)}
+        found = ticks(self._done.records(told))
+        return tuple(each for each in found if each.record.global_id in there)
+
+    def _hydrations(self) -> tuple[Hydrated, ...]:
+        return tuple(hydrations(self._done.records(list(self._hydrated()))))
+
+    def _hydrated(self, timeout_s: float | None = None) -> Iterator[Hydrated]:
+        """The hydrations that are over, of the dataflows that replicas have."""
+        items = self._relations.state.items
+        for told in self._health.dataflows.hydrations(timeout_s):
+            item = items.get(told.record.global_id)
+            if item is not None and told.record.hydrated_ms is not None:
+                yield Hydrated(told.replica, item.cluster or "", told.record)
 
     def _waits(self) -> Iterator[WaitEntry]:
         for session in self._sessions.all():
@@ -169,15 +202,16 @@ class SystemTables:
 
     def _frontiers(self, items: Iterable[CatalogItem]) -> dict[GlobalId, ObjectFrontiers]:
         """The frontiers of all that have some; of what has lost its contents, empty ones."""
+        there = tuple(items)
         stored = self._relations.storage.frontiers_of_all()
+        indexes = self._health.dataflows.uppers(i.id for i in there if i.kind is ItemKind.INDEX)
         lost = (EMPTY_FRONTIER, EMPTY_FRONTIER)
         found = {}
-        for item in items:
+        for item in there:
             if item.kind is ItemKind.SINK:
                 found[item.id] = ObjectFrontiers(None, self._sinks.frontier(item.id))
             elif item.kind is ItemKind.INDEX:
-                upper = self._health.dataflows.upper(item.id)
-                found[item.id] = ObjectFrontiers(None, upper)
+                found[item.id] = ObjectFrontiers(None, indexes[item.id])
             elif item.shard_id is not None:
                 found[item.id] = ObjectFrontiers(*stored.get(item.id, lost))
         return found

@@ -32,6 +32,7 @@ class Log(Enum):
     ARRANGEMENTS = "arrangements"
     TICK_TOTALS = "tick totals"
     ARRANGEMENT_MEMORY = "arrangement memory"
+    HYDRATIONS = "hydrations"
 
 
 # Commands
