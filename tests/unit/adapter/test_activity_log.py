@@ -80,7 +80,7 @@ def test_a_read_without_a_bind_is_told_of_afterwards(place):
     failed = {"condition": "DIVIDE_BY_ZERO", "message": "no"}
     ends = ({"rows": 3}, failed)
     reads = [{**read, **own, **end, "execution": str(number)} for number, end in enumerate(ends)]
-    unknown = {**read, "session": "app/9", "execution": "9"}
+    unknown = {**reads[0], "session": "app/9", "execution": "9"}
     assert calls["/v1/reads"]({"reads": [*reads, unknown]}) == {}
     rows = log(place, sql=own["sql"])
     assert [row["finished_status"] for row in rows] == ["success", "error"]
