@@ -249,8 +249,24 @@ class _Tables:
         later = self.postgres.relations.state.tables_of(self.source.id)
         return dict.fromkeys((*self.source.ingested.exports, *later))
 
+    def added(self) -> Mapping[str, Collection[str]]:
+        state = self.postgres.relations.state
+        later = (each.details for each in state.tables_of(self.source.id).values())
+        tables = [
+            *self._details.config.tables,
+            *(each.upstream for each in later if isinstance(each, SourceTableDetails)),
+        ]
+        return {each.export: each.added for each in tables if each is not None and each.added}
+
+    @property
+    def _details(self) -> PostgresDetails:
+        """The details of the source as they are now."""
+        return self.postgres.relations.state.items.get(self.source.id, self.source).of(
+            PostgresDetails
+        )
+
     def found(self, name: str) -> FollowedTable | None:
-        relations, details = self.postgres.relations, self.source.of(PostgresDetails)
+        relations, details = self.postgres.relations, self._details
         made = details.exports.get(name)
         item = (
             relations.state.tables_of(self.source.id).get(name)
