@@ -64,6 +64,8 @@ changes = st.one_of(
     st.builds(deleted, st.sampled_from(sorted(COLUMNS)), st.integers(0, 3)),
     st.sampled_from([truncated("keyed"), truncated("whole", "keyed")]),
 )
+refreshes = st.tuples(st.sampled_from(sorted(COLUMNS)), st.integers(0, 6), st.booleans())
+"""Of which table, how long its copy waits for others, and whether the process ends before."""
 EVENTS = [
     *["transact"] * 8,
     *["poll"] * 8,
@@ -81,7 +83,7 @@ EVENTS = [
     "forget",
     "again",
     "fail copies",
-    *["add", "refresh"] * 2,
+    *["add", "refresh"] * 3,
 ]
 RARE = ["no slot", "advance", "retype", "retype back", "leave"]
 
@@ -94,8 +96,10 @@ def events(draw):
     for what in draw(st.lists(kinds, min_size=10, max_size=60)):
         if what in ("transact", "meanwhile"):
             found.append((what, draw(st.lists(changes, max_size=5))))
-        elif what in ("add", "drop", "retype", "retype back", "leave", "create", "refresh"):
+        elif what in ("add", "drop", "retype", "retype back", "leave", "create"):
             found.append((what, draw(st.sampled_from(sorted(COLUMNS)))))
+        elif what == "refresh":
+            found.append((what, draw(refreshes)))
         else:
             found.append((what, draw(st.integers(0, 3))))
     return found
@@ -347,7 +351,10 @@ def run(world, history):
                 if later:
                     del world.exports[later[more % len(later)]]
             case "refresh":
-                world.refresh(more)
+                name, world.server.waits, is_restarted = more
+                world.refresh(name)
+                if is_restarted:
+                    world.ingestion = world.resumed()
                 world.wanted.append(world.ingestion.resnapshot(()))
             case "again":
                 names = sorted(world.exports)[more:][:2]
