@@ -216,7 +216,10 @@ def test_tables_come_later_and_are_read_again_alone(place, upstream):
         "INSERT INTO a SELECT n, repeat('x', 10), n, 's' FROM generate_series(1, 1000) n",
         "INSERT INTO x.b VALUES (1, 'one'), (1, 'one'), (2, NULL)",
     )
-    place.sql(f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') {FAST}")
+    place.sql(
+        "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p', SNAPSHOT CONNECTIONS 3)"
+        f" {FAST}"
+    )
     place.sql(
         "CREATE TABLE first FROM SOURCE s (REFERENCE public.a) WITH (TEXT COLUMNS (N),"
         " EXCLUDE COLUMNS (secret))"
@@ -260,9 +263,10 @@ def test_tables_come_later_and_are_read_again_alone(place, upstream):
     becomes(place, "SELECT count(*) FROM second", [[799]])
     wait_until(lambda: status_of(place, "s") is None, what="no table has an error")
 
-    # A table that is larger than what a step keeps in memory is copied by files.
+    # A table that is larger than what a step keeps in memory is copied by files, and by ranges.
     upstream.run(
         "CREATE TABLE x.large (id INT PRIMARY KEY, t TEXT)",
+        "ALTER TABLE x.large ALTER t SET STORAGE EXTERNAL",
         "INSERT INTO x.large SELECT n, repeat('y', 100000) FROM generate_series(1, 700) n",
         "ALTER PUBLICATION p ADD TABLE x.large",
     )

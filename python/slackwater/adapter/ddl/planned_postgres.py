@@ -99,7 +99,12 @@ class PostgresPlanner:
             tables = chosen(connector, upstream)
             refuse_unreadable(server, tables)
         settings = PostgresSettings(
-            connector.publication, slot, identity.system, identity.timeline, tables
+            connector.publication,
+            slot,
+            identity.system,
+            identity.timeline,
+            tables,
+            connector.snapshot_connections,
         )
         details = PostgresDetails(
             settings,

@@ -44,6 +44,9 @@ from slackwater.storage.postgres.copying import FollowedTable
 from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion
 from slackwater.storage.postgres.replication import RetainedLog, ServerIdentity
 
+SNAPSHOT_CONNECTIONS = 4
+"""Over so many connections a large table is copied where the source does not say."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredContents:
@@ -223,12 +226,14 @@ class PostgresSources:
 
     def upstream(self, named: Named, source: CatalogItem) -> PostgresUpstream:
         """The server of a source, over connections of its own."""
-        connection = source.of(PostgresDetails).connection
+        details = source.of(PostgresDetails)
+        connection = details.connection
         return PostgresUpstream(
             named,
             access=lambda: self._kept(source.id, connection),
             version=lambda: self.connections.version(connection),
             confirm=self.relations.persist.transactions.confirm_leadership,
+            connections=details.config.snapshot_connections or SNAPSHOT_CONNECTIONS,
         )
 
 
