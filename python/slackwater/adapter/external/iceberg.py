@@ -23,6 +23,7 @@ from slackwater.adapter.external.aws import in_role
 from slackwater.adapter.external.iceberg_files import CommitFiles, has_files
 from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
+from slackwater.adapter.external.iceberg_requests import rest_catalog
 from slackwater.adapter.external.iceberg_rewrites import CurrentFiles, Manifests, Rewritten
 from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
@@ -473,9 +474,11 @@ def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
     Raises what `failures` lists, and SLACKWATER_CONNECTOR_MISSING.
     """
     # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
-    load = library.catalog.load_rest if access.catalog_type == "rest" else library.catalog.load_sql
     files = None if aws is None else in_role(aws)
-    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, files))
+    name, properties = access.catalog_name or NEW_CATALOG, catalog_properties(access, files)
+    if access.catalog_type == "rest":
+        return rest_catalog(library, name, properties)
+    return library.catalog.load_sql(name, properties)
 
 
 def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:
