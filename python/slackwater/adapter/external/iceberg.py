@@ -9,7 +9,7 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +70,8 @@ class IcebergTarget:
     """The table of a sink, as `LakeTarget` promises. `writer` is the sink's name in the table.
 
     `access` leads to the catalog, `aws` to where the files are, if that is to be said. `bounds` are
-    those of compactions.
+    those of compactions. `was_dropped` says of a sink's name in the table whether that sink was
+    there before this one, and is no more.
     """
 
     access: IcebergAccess
@@ -79,6 +80,7 @@ class IcebergTarget:
     object_name: str
     rows: SinkColumns
     bounds: CompactionBounds = field(default_factory=CompactionBounds)
+    was_dropped: Callable[[str], bool] = lambda _: False
 
     def ensure(self) -> None:
         """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
@@ -155,7 +157,8 @@ class IcebergSinkTable:
         try:
             found = progress_in(self._target.writer, history_of(metadata), metadata.properties)
         except OtherSink as other:
-            raise self._target.owned(str(other)) from None
+            self._inherit(str(other))
+            found = None
         except ProgressLost as lost:
             raise self._target.lost(str(lost)) from None
         if found is not None:
@@ -163,6 +166,19 @@ class IcebergSinkTable:
             self._fit()
         self._commits = commits_since_compaction(metadata)
         return found
+
+    def _inherit(self, owner: str) -> None:
+        """Lets the sink begin in a table that a sink has left which was dropped, if it has no rows.
+
+        Raises SLACKWATER_SINK_LOCATION_IN_USE otherwise.
+        """
+        target = self._target
+        if not target.was_dropped(owner):
+            raise target.owned(owner)
+        with self._reaching():
+            has_rows = self._has_rows()
+        if has_rows:
+            raise target.owned(f"{owner}, which was dropped and has left rows,")
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         if self._table is None:
