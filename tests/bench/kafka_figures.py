@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import Producer
 from tests.bench.figure import Figure
-from tests.support.applications.application import Application, coordinators
+from tests.support.applications.application import Application, coordinators, kill, only_coordinator
 from tests.support.kafka.broker import running_broker
 
 MESSAGES = 1_000_000
@@ -24,27 +24,33 @@ def kafka(folder):
     """JSON appended and upserted, from a topic that is full; then one message after the other; then
     a message that waits for another leader."""
     location = folder / "environment"
-    with running_broker() as broker:
+    with running_broker() as broker, Application(location, master="local[2]") as application:
         full = broker.new_topic()
-        with Application(location, master="local[2]") as application:
-            application.sql("USE slackwater.default")
-            options = f"BROKER '{broker.address}', SECURITY PROTOCOL 'PLAINTEXT'"
-            application.sql(f"CREATE CONNECTION k TO KAFKA ({options})")
-            application.sql("SET slackwater.statement_timeout = '10min'")
-            yield from _snapshots(application, broker, full)
-            yield from _freshness(application, broker)
-        producer = broker.producer()
-        _send(producer, full, KEYS)
+        application.sql("USE slackwater.default")
+        options = f"BROKER '{broker.address}', SECURITY PROTOCOL 'PLAINTEXT'"
+        application.sql(f"CREATE CONNECTION k TO KAFKA ({options})")
+        application.sql("SET slackwater.statement_timeout = '10min'")
+        yield from _snapshots(application, broker, full)
+        yield from _freshness(application, broker)
+        yield restarted_topic(application, broker, full)
+
+
+def restarted_topic(application, broker, topic):
+    producer = broker.producer()
+
+    def change():
+        _send(producer, topic, KEYS)
         assert producer.flush(60) == 0
-        what = f"a source that upserts over {KEYS} keys, restarted, until it has a new message"
-        source = f"s_kafka_upsert_{full[:6]}"
-        yield from restarted(location, Restart("kafka_restart", what, source, f"id = {KEYS}"))
+
+    what = f"a source that upserts over {KEYS} keys, until it has a new message"
+    source = f"s_kafka_upsert_{topic[:6]}"
+    return restarted(application, Restart("kafka_restart", what, source, f"id = {KEYS}"), change)
 
 
 @dataclass(frozen=True)
 class Restart:
-    """A figure about a source that has a row which is not there before its restart: `row` is what
-    is true of it, in `relation`, or in the source."""
+    """A figure about a source that comes to have a row: `row` is what is true of it, in `relation`
+    or in the source."""
 
     name: str
     what: str
@@ -53,22 +59,23 @@ class Restart:
     relation: str | None = None
 
 
-def restarted(location, asked):
-    """How long the source takes from where another leader begins with it until it has the row."""
-    with Application(location, master="local[2]") as application:
-        application.sql("USE slackwater.default")
-        application.sql("SET slackwater.statement_timeout = '10min'")
-        row = f"SELECT count(*) FROM {asked.relation or asked.source} WHERE {asked.row}"
-        while application.value(row) == 0:
-            pass
-        seen_s, taken_s = time.time(), used_s(application)
-        began_ms = application.value(
-            "SELECT max(unix_millis(occurred_at)) FROM mz_internal.mz_source_status_history h"
-            " JOIN mz_catalog.mz_sources s ON s.id = h.source_id"
-            f" WHERE s.name = '{asked.source}' AND h.status = 'starting'"
-        )
-        what = f"{asked.what} ({taken_s:.1f} s of a processor, with the start of the coordinator)"
-        yield Figure(asked.name, what, "s", 10, seen_s - began_ms / 1000)
+def restarted(application, asked, change):
+    """How long the source takes from where another leader begins with it until it has a row that
+    `change` makes while nobody leads."""
+    row = f"SELECT count(*) FROM {asked.relation or asked.source} WHERE {asked.row}"
+    assert application.value(row) == 0
+    kill(only_coordinator(application.location))
+    change()
+    while application.value(row) == 0:
+        pass
+    seen_s, taken_s = time.time(), used_s(application)
+    began_ms = application.value(
+        "SELECT max(unix_millis(occurred_at)) FROM mz_internal.mz_source_status_history h"
+        " JOIN mz_catalog.mz_sources s ON s.id = h.source_id"
+        f" WHERE s.name = '{asked.source}' AND h.status = 'starting'"
+    )
+    what = f"another leader begins with {asked.what} ({taken_s:.1f} s of a processor in all)"
+    return Figure(asked.name, what, "s", 10, seen_s - began_ms / 1000)
 
 
 def _snapshots(application, broker, full):

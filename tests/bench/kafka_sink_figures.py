@@ -6,6 +6,7 @@ from __future__ import annotations
 import statistics
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 from tests.bench.figure import Figure
@@ -93,7 +94,7 @@ def _many(broker, access):
         cluster.ensure_topics(config, SinkNames("s", "k", b"0", "many"))
         used_s, began = time.process_time(), time.perf_counter()
         with ThreadPoolExecutor(SINKS) as threads:
-            sinks = list(threads.map(lambda n: _one_of_many(cluster, config, n), range(SINKS)))
+            sinks = list(threads.map(partial(_one_of_many, cluster, config), range(SINKS)))
         took_s, used_s = time.perf_counter() - began, time.process_time() - used_s
         assert all((each.frontier is not None) == is_again for each in sinks)
         if is_again:
@@ -105,7 +106,8 @@ def _many(broker, access):
                 5,
                 took_s,
             )
-        for each in sinks:
+        while sinks:
+            each = sinks.pop()
             if not is_again:
                 each.write(Frontier(0), Frontier(2), [update])
             each.close()
@@ -113,7 +115,9 @@ def _many(broker, access):
 
 
 def _one_of_many(cluster, config, number):
-    return _sink(cluster, config, SinkNames("s", "k", str(number).encode(), f"many-{number}"))
+    names = SinkNames("s", "k", str(number).encode(), f"many-{number}")
+    with cluster.turn(names, lambda: False):
+        return _sink(cluster, config, names)
 
 
 def _resident_mb():

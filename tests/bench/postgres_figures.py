@@ -21,15 +21,21 @@ def postgres(folder):
     """A table that is full, over one connection and over several, then transactions of many rows,
     then one row after the other, then one that waits for another leader."""
     location = folder / "environment"
-    with running_upstream_server() as server:
+    with (
+        running_upstream_server() as server,
+        Application(location, master="local[2]") as application,
+    ):
         upstream = Upstream(server)
-        with Application(location, master="local[2]") as application:
-            yield from _followed(application, upstream)
-        upstream.run("DELETE FROM orders WHERE id = 1", "INSERT INTO orders VALUES (1, 'back')")
-        what = f"a table of {ROWS} rows by their key, its source restarted, until it has a change"
-        asked = Restart("postgres_restart", what, "s", "customer = 'back'", "orders")
-        yield from restarted(location, asked)
+        yield from _followed(application, upstream)
+        yield restarted_table(application, upstream)
         upstream.connection.close()
+
+
+def restarted_table(application, upstream):
+    what = f"a table of {ROWS} rows by their key, until it has a change"
+    asked = Restart("postgres_restart", what, "s", "customer = 'back'", "orders")
+    change = "UPDATE orders SET customer = 'back' WHERE id = 1"
+    return restarted(application, asked, lambda: upstream.run(change))
 
 
 def _followed(application, upstream):
