@@ -178,7 +178,7 @@ class IcebergSinkTable:
         with self._reaching():
             has_rows = self._has_rows()
         if has_rows:
-            raise target.owned(f"{owner}, which was dropped and has left rows,")
+            raise target.owned(f"{owner}, which was dropped and has left rows")
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         if self._table is None:

@@ -26,7 +26,7 @@ from slackwater.storage.sink_errors import progress_lost, unreachable
 COMMIT_S = 30.0
 """The most that a commit may take, with the messages that wait to be sent."""
 BEGINNING = 64
-"""So many sinks of a connection begin at once: brokers would not answer many more in time."""
+"""So many sinks of a connection fence at once: brokers would not answer many more in time."""
 WAIT_S = 1.0
 """A sink that waits for its turn looks so often whether it is to stop."""
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
@@ -93,7 +93,7 @@ class _Records:
 
 
 class _Count:
-    """How many have asked so far. Thread-safe."""
+    """The number of those who have asked so far. Thread-safe."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -129,7 +129,7 @@ class KafkaCluster:
 
     @contextlib.contextmanager
     def turn(self, names: SinkNames, is_stopped: Callable[[], bool]) -> Iterator[None]:
-        """The turn of a sink that begins. Raises SLACKWATER_SINK_UNREACHABLE if it is to stop."""
+        """The turn of a sink to fence. Raises SLACKWATER_SINK_UNREACHABLE if it is to stop."""
         while not self._beginning.acquire(timeout=WAIT_S):
             if is_stopped():
                 raise self.unreachable(names, self.progress.name, "the sink is to stop")
@@ -340,12 +340,22 @@ class KafkaCluster:
 class KafkaProducer:
     """The producer of one sink, as `SinkProducer`."""
 
-    def __init__(self, cluster: KafkaCluster, config: KafkaSinkConfig, names: SinkNames) -> None:
-        """Raises SLACKWATER_SINK_UNREACHABLE where there are too many clients."""
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        config: KafkaSinkConfig,
+        names: SinkNames,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Raises SLACKWATER_SINK_UNREACHABLE where there are too many clients.
+
+        A sink that `is_stopped` waits for its turn no longer.
+        """
         self._cluster = cluster
         self._library = cluster.library
         self._config = config
         self._names = names
+        self._is_stopped = is_stopped
         self._complaints = Complaints(cluster.access)
         self._is_open = False
         self._partitions = 1
@@ -364,7 +374,9 @@ class KafkaProducer:
             raise self._unreachable(reason) from None
 
     def fence(self) -> None:
-        self._until_done(self._producer.init_transactions, ANSWER_S)
+        # Not while progress is read: that may wait for a transaction which a fence ends.
+        with self._cluster.turn(self._names, self._is_stopped):
+            self._until_done(self._producer.init_transactions, ANSWER_S)
 
     def progress(self) -> bytes | None:
         found = self._cluster.last_record(self._names)

@@ -77,7 +77,7 @@ class Selection:
 
 
 class RangeReader(Protocol):
-    """What reads ranges of a table, one after the other, in a thread of its own."""
+    """A reader of ranges of a table, one after the other, in a thread of its own."""
 
     def rows(self, within: str | None) -> Iterator[pa.Table]:
         """The rows of a range in pieces, each value as text."""

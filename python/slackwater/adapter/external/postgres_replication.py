@@ -331,7 +331,13 @@ class PostgresReplication:
             except SlackwaterError:
                 break
             found.append(connection)
-            self._tried(lambda: self._join(found[-1]))
+        try:
+            for each in found:
+                self._join(each)
+        except self._library.Error as error:
+            for each in found:
+                each.close()
+            raise self._unreachable(error) from None
         return found
 
     def _join(self, connection: Any) -> None:

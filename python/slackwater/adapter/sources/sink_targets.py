@@ -145,21 +145,20 @@ class Targets:
         encoder = Encoder(config, opening.desc, item.full_name, ids)
         cluster = self._cluster(details.connection)
         names = self._names(item, config, details.connection)
-        with cluster.turn(names, opening.is_stopped):
-            producer = KafkaProducer(cluster, config, names)
-            try:
-                return KafkaSink(
-                    encoder,
-                    SinkTopic(config.topic, cluster.progress.name, details.version),
-                    opening.claim,
-                    producer,
-                    snapshot=config.snapshot,
-                    clock=self.clock_ms,
-                    is_stopped=opening.is_stopped,
-                )
-            except BaseException:
-                producer.close()
-                raise
+        producer = KafkaProducer(cluster, config, names, opening.is_stopped)
+        try:
+            return KafkaSink(
+                encoder,
+                SinkTopic(config.topic, cluster.progress.name, details.version),
+                opening.claim,
+                producer,
+                snapshot=config.snapshot,
+                clock=self.clock_ms,
+                is_stopped=opening.is_stopped,
+            )
+        except BaseException:
+            producer.close()
+            raise
 
     def _table(self, item: CatalogItem, config: LakeSinkConfig, opening: Opening) -> LakeSink:
         named = SinkTable(config.place.shown, item.of(SinkDetails).version)

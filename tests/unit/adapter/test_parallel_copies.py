@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.waiting import wait_until
 
@@ -72,6 +72,7 @@ def wait_for_threads():
     wait_until(lambda: not copying(), what="all threads that copy have ended")
 
 
+@settings(max_examples=20)
 @given(st.integers(1, 5), st.integers(1, 20))
 def test_each_range_is_read_once(readers, wanted):
     copy = ParallelCopy([Reader() for _ in range(readers)], [str(n) for n in range(wanted)])
