@@ -1,9 +1,12 @@
-"""How many messages a sink writes in a second, encoded, and how long a small range takes."""
+"""How many messages a sink writes in a second, encoded, how long a small range takes, and how soon
+many sinks of a connection go on."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pyarrow as pa
 from tests.bench.figure import Figure
@@ -26,6 +29,8 @@ from slackwater.storage.sink_folder import Claim
 
 MESSAGES = 500_000
 ROUNDS = 120
+SINKS = 900
+"""A process cannot have many more clients of Kafka: about a thousand."""
 DESC = RelationDesc.of(id="long", customer="string", amount="decimal(12,2)", at="timestamp")
 
 
@@ -78,11 +83,55 @@ def kafka_sink(folder):
             60,
             statistics.median(times[20:]),
         )
+        yield from _many(broker, access)
+
+
+def _many(broker, access):
+    """Many sinks of a connection, each in a thread of its own, as after a restart of the leader."""
+    config = KafkaSinkConfig(broker.new_topic(), "TEXT", "JSON", "UPSERT", ("id",))
+    update = _updates(0, 1, 1)
+    for is_again in (False, True):
+        cluster = KafkaCluster(access, ProgressTopic("many"), "bench")
+        cluster.ensure_topics(config, SinkNames("s", "k", b"0", "many"))
+        used_s, began = time.process_time(), time.perf_counter()
+        with ThreadPoolExecutor(SINKS) as threads:
+            sinks = list(threads.map(partial(_one_of_many, cluster, config), range(SINKS)))
+        took_s, used_s = time.perf_counter() - began, time.process_time() - used_s
+        assert all((each.frontier is not None) == is_again for each in sinks)
+        if is_again:
+            yield Figure(
+                "kafka_sinks",
+                f"{SINKS} sinks of a connection until all go on ({used_s:.1f} s of a processor, "
+                f"{_resident_mb()} MB in all)",
+                "s",
+                5,
+                took_s,
+            )
+        while sinks:
+            each = sinks.pop()
+            if not is_again:
+                each.write(Frontier(0), Frontier(2), [update])
+            each.close()
+        cluster.close()
+
+
+def _one_of_many(cluster, config, number):
+    return _sink(cluster, config, SinkNames("s", "k", str(number).encode(), f"many-{number}"))
+
+
+def _resident_mb():
+    with open("/proc/self/status") as file:
+        kib = next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+    return kib // 1024
 
 
 def _opened(cluster, config, names):
     """A sink that has not begun."""
     cluster.ensure_topics(config, names)
+    return _sink(cluster, config, names)
+
+
+def _sink(cluster, config, names):
     return KafkaSink(
         Encoder(config, DESC, "s", SchemaIds(1, 2)),
         SinkTopic(config.topic, "progress"),

@@ -1,4 +1,5 @@
-"""How many rows of PostgreSQL become durable in a second, and how soon a view shows one."""
+"""How many rows of PostgreSQL become durable in a second, how soon a view shows one, and how soon a
+source goes on after a restart."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import statistics
 import time
 
 from tests.bench.figure import Figure
+from tests.bench.kafka_figures import Restart, restarted, used_s
 from tests.support.applications.application import Application
 from tests.support.storage.upstreams import Upstream, running_upstream_server
 
@@ -16,46 +18,66 @@ ROUNDS = 60
 
 
 def postgres(folder):
-    """A table that is full, then transactions of many rows, then one row after the other."""
+    """A table that is full, over one connection and over several, then transactions of many rows,
+    then one row after the other, then one that waits for another leader."""
+    location = folder / "environment"
     with (
         running_upstream_server() as server,
-        Application(folder / "environment", master="local[2]") as application,
+        Application(location, master="local[2]") as application,
     ):
         upstream = Upstream(server)
-        application.sql("USE slackwater.default")
-        application.sql("SET slackwater.statement_timeout = '10min'")
-        application.sql(f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})")
-        upstream.run(
-            "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer TEXT, amount NUMERIC(12, 2),"
-            " at TIMESTAMPTZ)",
-            "CREATE PUBLICATION p FOR ALL TABLES",
-            _inserted(0, ROWS),
-        )
-        began = time.perf_counter()
+        yield from _followed(application, upstream)
+        yield restarted_table(application, upstream)
+        upstream.connection.close()
+
+
+def restarted_table(application, upstream):
+    what = f"a table of {ROWS} rows by their key, until it has a change"
+    asked = Restart("postgres_restart", what, "s", "customer = 'back'", "orders")
+    change = "UPDATE orders SET customer = 'back' WHERE id = 1"
+    return restarted(application, asked, lambda: upstream.run(change))
+
+
+def _followed(application, upstream):
+    application.sql("USE slackwater.default")
+    application.sql("SET slackwater.statement_timeout = '10min'")
+    application.sql(f"CREATE CONNECTION pg TO POSTGRES ({upstream.options})")
+    upstream.run(
+        "CREATE TABLE orders (id BIGINT PRIMARY KEY, customer TEXT, amount NUMERIC(12, 2),"
+        " at TIMESTAMPTZ)",
+        "CREATE PUBLICATION p FOR ALL TABLES",
+        _inserted(0, ROWS),
+    )
+    for connections in (1, 4):
+        if connections > 1:
+            application.sql("DROP SOURCE s")
+        before_s, began = used_s(application), time.perf_counter()
         application.sql(
-            "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') FOR ALL TABLES"
-            " WITH (TIMESTAMP INTERVAL '100 ms')",
+            "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p', SNAPSHOT CONNECTIONS"
+            f" {connections}) FOR ALL TABLES WITH (TIMESTAMP INTERVAL '100 ms')",
             timeout_s=600,
         )
-        yield _rate("postgres_snapshot", "copied", ROWS, 150_000, time.perf_counter() - began)
-        application.sql("CREATE MATERIALIZED VIEW seen AS SELECT count(*) AS n FROM orders")
-        upstream.run("UPDATE orders SET customer = 'x' WHERE id = 0")
-        _wait(application, ROWS)
-        for start in range(ROWS, ROWS + STREAMED, TRANSACTION):
-            upstream.run(_inserted(start, start + TRANSACTION))
-            if start == ROWS:
-                began = time.perf_counter()
-        _wait(application, ROWS + STREAMED)
         took_s = time.perf_counter() - began
-        yield _rate("postgres_stream", "followed by a key", STREAMED, 40_000, took_s)
-        yield Figure(
-            "postgres_to_view",
-            "COMMIT of the upstream until a view shows it, p50",
-            "ms",
-            400,
-            statistics.median(_delays_ms(application, upstream)[10:]),
-        )
-        upstream.connection.close()
+        of_processor_s = used_s(application) - before_s
+        how = f"copied over {connections} of its connections, {of_processor_s:.1f} s of a processor"
+        yield _rate(f"postgres_snapshot_{connections}", how, ROWS, 150_000, took_s)
+    application.sql("CREATE MATERIALIZED VIEW seen AS SELECT count(*) AS n FROM orders")
+    upstream.run("UPDATE orders SET customer = 'x' WHERE id = 0")
+    _wait(application, ROWS)
+    for start in range(ROWS, ROWS + STREAMED, TRANSACTION):
+        upstream.run(_inserted(start, start + TRANSACTION))
+        if start == ROWS:
+            began = time.perf_counter()
+    _wait(application, ROWS + STREAMED)
+    took_s = time.perf_counter() - began
+    yield _rate("postgres_stream", "followed by a key", STREAMED, 40_000, took_s)
+    yield Figure(
+        "postgres_to_view",
+        "COMMIT of the upstream until a view shows it, p50",
+        "ms",
+        400,
+        statistics.median(_delays_ms(application, upstream)[10:]),
+    )
 
 
 def _delays_ms(application, upstream):

@@ -153,7 +153,7 @@ def test_columns_of_the_relation_become_columns_of_the_table(workplace, lake):
 
 @pytest.mark.parametrize("lake", ["sql"], indirect=True)
 def test_a_table_belongs_to_its_sink(workplace, lake):
-    """DROP leaves the table, another sink does not take it, and one that is gone stalls."""
+    """DROP leaves the table, another sink takes it without rows, and one that is gone stalls."""
     place = workplace
     place.sql("CREATE TABLE t (k INT NOT NULL, v STRING, f DOUBLE)")
     place.sql("INSERT INTO t VALUES (1, 'a', 0.5)")
@@ -167,6 +167,10 @@ def test_a_table_belongs_to_its_sink(workplace, lake):
     place.sql("DROP SINK s")
     with pytest.raises(SqlError, match="SLACKWATER_SINK_LOCATION_IN_USE"):
         place.sql(f"CREATE SINK s {made} KEY (k) MODE UPSERT")
+    insisting(lake.table("t").delete)
+    place.sql(f"CREATE SINK s {made} KEY (k) MODE UPSERT {INTERVAL}")
+    wait_until(lambda: lake.rows("t") == [(1, "a", 0.5)], what="another sink has the table")
+    place.sql("DROP SINK s")
     for key, reason in (("f", "f is DOUBLE"), ("`K`", "no column K")):
         with pytest.raises(SqlError, match=f"SLACKWATER_SINK_KEY.*{reason}"):
             place.sql(f"CREATE SINK s FROM t INTO {lake.into('u')} KEY ({key}) MODE UPSERT")

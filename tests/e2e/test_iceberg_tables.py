@@ -374,6 +374,37 @@ def test_a_table_has_one_sink(access):
     table.target.ensure()
 
 
+def test_a_table_of_a_dropped_sink_is_free_once_it_has_no_rows(access):
+    table = made(access)
+    table.commit(changes([(1, "a")]), at(10))
+    plain = a_target(access, COLUMNS, table.identifier, sink="sink-2")
+    heir = replace(plain, was_dropped=lambda owner: owner == table.target.writer)
+    for fails in (heir.ensure, heir.opened().load):
+        with pytest.raises(SlackwaterError, match="which was dropped and has left rows") as refused:
+            fails()
+        assert refused.value.condition == "SLACKWATER_SINK_LOCATION_IN_USE"
+    catalog = load_catalog("default", **catalog_properties(access, None))
+    catalog.load_table(table.identifier).delete()
+    with pytest.raises(SlackwaterError, match="LOCATION_IN_USE"):
+        plain.ensure()
+    heir.ensure()
+    opened = heir.opened()
+    assert opened.load() is None
+    # A commit of the dropped sink that comes late is not overlooked.
+    assert table.load() is not None
+    table.commit(changes([(2, "late")]), at(20))
+    with pytest.raises(TableChanged):
+        opened.commit(changes([(3, "b")]), at(5))
+    with pytest.raises(SlackwaterError, match="has left rows"):
+        opened.load()
+    catalog.load_table(table.identifier).delete()
+    assert opened.load() is None
+    opened.commit(changes([(3, "b")]), at(5))
+    assert heir.opened().load() == at(5)
+    with pytest.raises(SlackwaterError, match="LOCATION_IN_USE"):
+        table.load()
+
+
 def test_an_answer_that_got_lost(access, monkeypatch):
     """It is not known whether the commit is there; the table tells."""
     table = made(access)

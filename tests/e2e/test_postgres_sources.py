@@ -216,7 +216,10 @@ def test_tables_come_later_and_are_read_again_alone(place, upstream):
         "INSERT INTO a SELECT n, repeat('x', 10), n, 's' FROM generate_series(1, 1000) n",
         "INSERT INTO x.b VALUES (1, 'one'), (1, 'one'), (2, NULL)",
     )
-    place.sql(f"CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p') {FAST}")
+    place.sql(
+        "CREATE SOURCE s FROM POSTGRES CONNECTION pg (PUBLICATION 'p', SNAPSHOT CONNECTIONS 3)"
+        f" {FAST}"
+    )
     place.sql(
         "CREATE TABLE first FROM SOURCE s (REFERENCE public.a) WITH (TEXT COLUMNS (N),"
         " EXCLUDE COLUMNS (secret))"
@@ -260,9 +263,10 @@ def test_tables_come_later_and_are_read_again_alone(place, upstream):
     becomes(place, "SELECT count(*) FROM second", [[799]])
     wait_until(lambda: status_of(place, "s") is None, what="no table has an error")
 
-    # A table that is larger than what a step keeps in memory is copied by files.
+    # A table that is larger than what a step keeps in memory is copied by files, and by ranges.
     upstream.run(
         "CREATE TABLE x.large (id INT PRIMARY KEY, t TEXT)",
+        "ALTER TABLE x.large ALTER t SET STORAGE EXTERNAL",
         "INSERT INTO x.large SELECT n, repeat('y', 100000) FROM generate_series(1, 700) n",
         "ALTER PUBLICATION p ADD TABLE x.large",
     )
@@ -368,6 +372,81 @@ def test_a_table_whose_columns_change(place, upstream):
     )
     upstream.run("INSERT INTO b VALUES (3, 3)")
     becomes(place, "SELECT * FROM b", [[1, 1], [2, 5], [3, 3]])
+
+
+def test_columns_that_were_added_are_taken(place, upstream):
+    upstream.run(
+        "CREATE TABLE a (id INT PRIMARY KEY, t TEXT, secret TEXT)",
+        "CREATE TABLE whole (x INT)",
+        "CREATE TABLE other (id INT PRIMARY KEY)",
+        "ALTER TABLE whole REPLICA IDENTITY FULL",
+        "CREATE PUBLICATION p FOR TABLE a, whole, other",
+        "INSERT INTO a VALUES (1, 'x', 's'), (2, 'y', 's')",
+        "INSERT INTO whole VALUES (1), (1)",
+    )
+    place.sql(
+        "CREATE SOURCE s FROM POSTGRES CONNECTION pg"
+        f" (PUBLICATION 'p', EXCLUDE COLUMNS (a.Secret)) FOR TABLES (a, whole, other) {FAST}"
+    )
+    place.sql("CREATE TABLE second FROM SOURCE s (REFERENCE a) WITH (EXCLUDE COLUMNS (t))")
+    place.sql("CREATE INDEX by_id ON a (id)")
+    place.sql("CREATE MATERIALIZED VIEW v AS SELECT count(*) AS n FROM other")
+    assert place.rows("SELECT * FROM second") == [[1, "s"], [2, "s"]]
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    assert sorted(place.rows("SELECT * FROM a")) == [[1, "x"], [2, "y"]]
+    upstream.run(
+        'ALTER TABLE a ADD COLUMN "a ""b`" INT NOT NULL DEFAULT 7, ADD COLUMN "Größe" TEXT',
+        "ALTER TABLE whole ADD COLUMN y NUMERIC(4, 1) DEFAULT 1.5",
+        "INSERT INTO a VALUES (3, 'z', 's', 8, 'new')",
+        "UPDATE whole SET y = 2.5 WHERE ctid = '(0,1)'",
+    )
+    becomes(place, "SELECT * FROM a", [[1, "x"], [2, "y"], [3, "z"]])
+    with pytest.raises(SqlError, match="s REFRESH SCHEMA takes"):
+        place.sql("ALTER TABLE a ADD COLUMN more INT")
+
+    # A transaction that is open upstream holds the copy up: the source goes on without the columns.
+    other = upstream.connected()
+    with other, other.transaction():
+        other.execute("INSERT INTO other VALUES (1)")
+        place.sql("SET statement_timeout = '1s'")
+        with pytest.raises(SqlError, match="SLACKWATER_STATEMENT_TIMEOUT"):
+            place.sql("ALTER SOURCE s REFRESH SCHEMA TABLES (a, whole, second)")
+        place.sql("RESET statement_timeout")
+        upstream.run(
+            "UPDATE a SET t = 'changed' WHERE id = 1",
+            "DELETE FROM a WHERE id = 2",
+            "DELETE FROM whole WHERE y = 1.5",
+            "INSERT INTO whole VALUES (3, 3.5)",
+        )
+        becomes(place, "SELECT * FROM a", [[1, "changed", None, None], [3, "z", None, None]])
+        becomes(place, "SELECT * FROM whole", [[1, None], [3, None]])
+    place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    assert sorted(place.rows("SELECT * FROM a")) == [[1, "changed", 7, None], [3, "z", 8, "new"]]
+    assert sorted(place.rows("SELECT * FROM whole")) == [[1, "2.5"], [3, "3.5"]]
+    assert sorted(place.rows("SELECT * FROM second")) == [[1, "s", 7, None], [3, "s", 8, "new"]]
+    assert place.rows("SELECT `Größe` FROM a WHERE id = 3") == [["new"]]
+    upstream.run(
+        "UPDATE a SET \"Größe\" = 'late' WHERE id = 1",
+        "DELETE FROM whole WHERE y = 2.5",
+        "INSERT INTO other VALUES (2)",
+    )
+    becomes(place, 'SELECT `Größe`, `a "b``` FROM a', [["late", 7], ["new", 8]])
+    becomes(place, "SELECT * FROM whole", [[3, "3.5"]])
+    becomes(place, "SELECT * FROM v", [[2]])
+    assert status_of(place, "s") is None
+
+    # A view has taken its columns from its table already.
+    upstream.run("ALTER TABLE other ADD COLUMN more INT", "ALTER TABLE whole ADD COLUMN z INT")
+    with pytest.raises(SqlError, match="SLACKWATER_DEPENDENT_OBJECTS"):
+        place.sql("ALTER SOURCE s REFRESH SCHEMA")
+    assert place.rows("SELECT * FROM whole") == [[3, "3.5"]]
+    place.sql("ALTER SOURCE IF EXISTS s REFRESH SCHEMA TABLES (whole)")
+    assert place.rows("SELECT * FROM whole") == [[3, "3.5", None]]
+    # All tables are read again, with all their columns; one that is gone is NULL.
+    upstream.run("UPDATE whole SET z = 5", 'ALTER TABLE a DROP COLUMN "Größe"')
+    place.sql("ALTER SOURCE s RESNAPSHOT")
+    assert place.rows("SELECT * FROM whole") == [[3, "3.5", 5]]
+    assert sorted(place.rows("SELECT * FROM a")) == [[1, "changed", 7, None], [3, "z", 8, None]]
 
 
 def test_names_and_values_of_all_kinds(place, upstream):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
 from hypothesis import given
@@ -14,6 +14,7 @@ from tests.property.histories import histories
 from tests.support.storage.fake_postgres import (
     COLUMNS,
     LARGE,
+    MORE,
     NUMBER,
     TEXT,
     FakeServer,
@@ -37,7 +38,7 @@ from slackwater.storage.postgres.ingestion import (
     states_of,
 )
 from slackwater.storage.postgres.replication import ServerIdentity, SlotState
-from slackwater.storage.postgres.tables import PostgresColumn
+from slackwater.storage.postgres.tables import PostgresColumn, widened
 from slackwater.storage.postgres.types import source_columns
 
 NUMBERS = ["1", "2.50", "-0.1", "NaN", None]
@@ -63,6 +64,8 @@ changes = st.one_of(
     st.builds(deleted, st.sampled_from(sorted(COLUMNS)), st.integers(0, 3)),
     st.sampled_from([truncated("keyed"), truncated("whole", "keyed")]),
 )
+refreshes = st.tuples(st.sampled_from(sorted(COLUMNS)), st.integers(0, 6), st.booleans())
+"""Of which table, how long its copy waits for others, and whether the process ends before."""
 EVENTS = [
     *["transact"] * 8,
     *["poll"] * 8,
@@ -80,6 +83,7 @@ EVENTS = [
     "forget",
     "again",
     "fail copies",
+    *["add", "refresh"] * 3,
 ]
 RARE = ["no slot", "advance", "retype", "retype back", "leave"]
 
@@ -94,6 +98,8 @@ def events(draw):
             found.append((what, draw(st.lists(changes, max_size=5))))
         elif what in ("add", "drop", "retype", "retype back", "leave", "create"):
             found.append((what, draw(st.sampled_from(sorted(COLUMNS)))))
+        elif what == "refresh":
+            found.append((what, draw(refreshes)))
         else:
             found.append((what, draw(st.integers(0, 3))))
     return found
@@ -109,6 +115,7 @@ class World:
     rows: dict = field(default_factory=lambda: defaultdict(Counter))
     errors: dict = field(default_factory=lambda: defaultdict(Counter))
     copied_at: dict = field(default_factory=dict)
+    columns: dict = field(default_factory=dict)
     begun: list = field(default_factory=list)
     made: int = 0
     frontier: object = None
@@ -154,7 +161,7 @@ class World:
         for export, table in step.updates.items():
             if export in self.exports:
                 for *cells, diff in zip(*table.to_pydict().values(), strict=True):
-                    self.rows[export][tuple(cells)] += diff
+                    self.rows[export][self.shortest(export, cells)] += diff
         for export, table in step.errors.items():
             if export in self.exports:
                 for text, diff in zip(*table.to_pydict().values(), strict=True):
@@ -165,6 +172,26 @@ class World:
             assert self.frontier.not_after(step.frontier)
         self.frontier, self.state = step.frontier, step.state
         self.begun += step.statistics.begun
+
+    def shortest(self, export, cells):
+        """A row without the NULLs at its end in columns that were added to its table later."""
+        count = len(COLUMNS[self.exports[export]])
+        more = list(cells[count:])
+        while more and more[-1] is None:
+            more.pop()
+        return (*cells[:count], *more)
+
+    def table(self, export):
+        """What the catalog says of a table."""
+        name = self.exports[export]
+        made = source_table(name, export)
+        return replace(made, columns=self.columns.get(export, COLUMNS[name]))
+
+    def refresh(self, name):
+        """The catalog gets the columns that a table has upstream, for all who read it."""
+        for export in [each for each in self.exports if self.exports[each] == name]:
+            wide = widened(self.table(export), self.server.tables[name].now(), ())
+            self.columns[export] = wide.columns
 
     def check(self):
         assert len(self.begun) == len(set(self.begun)), "a table begins once"
@@ -189,14 +216,17 @@ class World:
                 assert errors[encode(DecodeError(f"table public.{name}", state.broken))] == 1
                 continue
             columns = self.server.told_columns(announced, name, begins_at)
+            read = self.table(export).with_added(state.added).columns
+            assert set(state.added) <= set(self.table(export).added)
             good = Counter()
             bad = 0
             for each in upstream[name]:
                 if NUMBER in columns and not each.is_read_from(begins_at):
                     bad += 1
                 else:
-                    good[projected(name, each, columns)] += 1
-            assert Counter({row: n for row, n in self.rows[export].items() if n}) == good
+                    good[projected(read, each, columns)] += 1
+            stored = {row: n for row, n in self.rows[export].items() if n}
+            assert stored == {self.shortest(export, row): n for row, n in good.items()}
             assert sum(errors.values()) == bad, errors
 
 
@@ -209,21 +239,23 @@ class Tables:
     def names(self):
         return list(self.world.exports)
 
+    def added(self):
+        widened = (each for each in self.world.exports if each in self.world.columns)
+        return {export: self.world.table(export).added for export in widened}
+
     def found(self, export):
-        name = self.world.exports.get(export)
-        if name is None:
+        if export not in self.world.exports:
             return None
-        stored = Stored(self.world, name, export)
-        return FollowedTable(source_table(name, export), stored, stage, export not in COLUMNS)
+        stored = Stored(self.world, export)
+        return FollowedTable(self.world.table(export), stored, stage, export not in COLUMNS)
 
     def upstream(self):
         return FakeUpstream(self.world.server, self.world.size, is_copy=True)
 
 
 class Stored:
-    def __init__(self, world, name, export):
+    def __init__(self, world, export):
         self._world, self._export = world, export
-        self._desc = source_columns(source_table(name))
 
     def rows(self):
         return self._made(self._world.rows[self._export])
@@ -240,7 +272,11 @@ class Stored:
         return self._made(found)
 
     def _made(self, counts):
-        found = self._desc.with_diffs((row, 1) for row in counts.elements())
+        """The rows as the catalog has their columns by now."""
+        desc = source_columns(self._world.table(self._export))
+        count = len(desc.columns)
+        whole = ((*row, *[None] * (count - len(row))) for row in counts.elements())
+        found = desc.with_diffs((row, 1) for row in whole)
         return found.drop_columns([DIFF_COLUMN])
 
 
@@ -248,9 +284,9 @@ def stage(rows):
     raise AssertionError("so few rows stay in memory")
 
 
-def projected(name, found, announced):
+def projected(columns, found, announced):
     made = []
-    for column in COLUMNS[name]:
+    for column in columns:
         text = found.cell(column.name) if column.name in announced else None
         if text is not None and column.base == "numeric":
             text = Decimal(text).quantize(Decimal("1e-18"))
@@ -262,12 +298,12 @@ def alter(world, what, name):
     table = world.server.tables[name]
     names = [column.name for column in table.columns]
     match what:
-        case "add" if "more" not in names:
+        case "add" if MORE not in names:
             if LARGE not in names:
                 world.harmed.add(name)
-            table.columns.append(PostgresColumn("more", 9, TEXT, "text"))
+            table.columns.append(PostgresColumn(MORE, 9, TEXT, "text", not_null=True))
         case "drop" if LARGE in names:
-            if "more" in names:
+            if MORE in names:
                 world.harmed.add(name)
             table.columns = [column for column in table.columns if column.name != LARGE]
         case "retype" | "retype back":
@@ -314,6 +350,12 @@ def run(world, history):
                 later = [each for each in world.exports if each not in COLUMNS]
                 if later:
                     del world.exports[later[more % len(later)]]
+            case "refresh":
+                name, world.server.waits, is_restarted = more
+                world.refresh(name)
+                if is_restarted:
+                    world.ingestion = world.resumed()
+                world.wanted.append(world.ingestion.resnapshot(()))
             case "again":
                 names = sorted(world.exports)[more:][:2]
                 world.wanted.append(world.ingestion.resnapshot(names))
@@ -349,6 +391,9 @@ def settle(world):
     assert world.frontier.offset(0) >= last
     assert all(each.done.is_set() for each in world.wanted)
     assert set(states_of(world.state)) >= set(world.exports)
+    for export, state in states_of(world.state).items():
+        if export in world.exports and state.broken is None:
+            assert set(state.added) == set(world.table(export).added)
     # What every table has in the end is read by a last snapshot, whatever has happened to it.
     for name, table in world.server.tables.items():
         alter(world, "retype back", name)

@@ -52,6 +52,7 @@ from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
 from slackwater.adapter.ddl.planned_sources import ConnectorPlanner
 from slackwater.adapter.ddl.planned_tables import SourceTablePlanner
 from slackwater.adapter.ddl.planned_views import Views
+from slackwater.adapter.ddl.published_columns import PublishedColumns
 from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.schedules import ClusterSchedules
@@ -766,6 +767,7 @@ def _definitions(
             connectors.lakes,
             connectors.ingestion,
             SchemaPlanner(lambda: changes.state, connectors.kafka),
+            PublishedColumns(changes, published),
         ),
         parameters=defining.parameters,
         clusters=ClusterDefinitions(changes),

@@ -18,6 +18,8 @@ from slackwater.storage.postgres.tables import PostgresColumn, PostgresTable, Ta
 INT4, TEXT, NUMERIC = 23, 25, 1700
 UNSENT = object()
 NUMBER, LARGE = 'the "number"', "Größe"
+MORE = "more"
+"""A column that tables may get later. Rows have values of it before."""
 COLUMNS = {
     "keyed": (
         PostgresColumn("k", 1, INT4, "int4", not_null=True),
@@ -228,7 +230,7 @@ class FakeServer:
 def inserted(name, number, large, key="0"):
     def change(server):
         table = server.tables[name]
-        cells = {NUMBER: number, LARGE: large}
+        cells = {NUMBER: number, LARGE: large, MORE: f"more than {number}"}
         if table.key:
             if any(each.cell("k") == key for each in table.rows):
                 return []
@@ -249,7 +251,7 @@ def updated(name, place, number, large, key=None):
             return []
         at = place % len(table.rows)
         before = table.rows[at]
-        cells = {**dict(before.cells), NUMBER: number}
+        cells = {**dict(before.cells), NUMBER: number, MORE: f"changed to {number}"}
         if large is not None:
             cells[LARGE] = large
         moves = table.key and key is not None and all(e.cell("k") != key for e in table.rows)

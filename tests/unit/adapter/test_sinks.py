@@ -82,6 +82,18 @@ def test_a_sink_goes_on_after_a_restart_where_its_files_end(place, out):
     place.wait(lambda: place.env.sinks.took()[place.item("s").id].number > 0)
 
 
+def test_nothing_is_kept_of_a_sink_that_was_dropped(place, out):
+    create(place, out)
+    caught_up(place, out, place.write("t", row(1, "a")))
+    place.wait(lambda: place.env.sinks.took()[place.item("s").id].number > 0)
+    place.sql("ALTER SINK s SET FROM u")
+    sink, runner = place.item("s").id, place.env.sinks
+    assert runner.statistics()[sink].messages_committed == 1, "another command, the same sink"
+    place.sql("DROP SINK s")
+    place.wait(lambda: not any(sink in each for each in (runner._counted, runner._took)))
+    assert not runner._paused
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_set_from_loses_nothing_and_doubles_nothing(place, out, restart):
     place.write("t", row(1, "t"))

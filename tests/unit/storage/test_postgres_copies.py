@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.property.test_storage_postgres import World
+from tests.property.test_storage_postgres import World, alter
 from tests.support.storage.fake_postgres import (
     COLUMNS,
+    MORE,
     TEXT,
     FakeServer,
+    deleted,
     inserted,
     source_table,
 )
@@ -116,3 +118,37 @@ def test_a_copy_takes_nothing_that_is_behind_its_source():
     while "later1" not in states_of(world.state):
         committed(world)
     assert world.rows["later1"] == world.rows["keyed"]
+
+
+def test_a_process_that_begins_before_the_copy_of_a_column_goes_on_without_it():
+    world = begun()
+    alter(world, "add", "keyed")
+    world.server.transact([inserted("keyed", "2", "y", "2")])
+    world.refresh("keyed")
+    world.server.waits = 4
+    world.ingestion = world.resumed()
+    committed(world)
+    world.server.transact([deleted("keyed", 0), inserted("keyed", "3", "z", "3")])
+    committed(world)
+    assert states_of(world.state)["keyed"].added == ()
+    assert {row[3:] for row, n in world.rows["keyed"].items() if n} == {()}
+    committed(world)
+    assert states_of(world.state)["keyed"].added == (MORE,)
+    rows = {row for row, n in world.rows["keyed"].items() if n}
+    assert {row[3] for row in rows} == {"more than 2", "more than 3"}
+
+
+def test_a_table_that_has_an_error_takes_its_columns_with_the_next_copy():
+    world = begun()
+    alter(world, "leave", "keyed")
+    committed(world, pause_ms=CHECK_MS)
+    assert states_of(world.state)["keyed"].broken is not None
+    alter(world, "add", "keyed")
+    world.refresh("keyed")
+    asked = world.ingestion.resnapshot(())
+    world.poll()
+    assert asked.done.is_set(), "no copy is tried again and again"
+    world.ingestion.resnapshot(["keyed"])
+    committed(world)
+    assert states_of(world.state)["keyed"].added == (MORE,)
+    assert states_of(world.state)["keyed"].broken is None

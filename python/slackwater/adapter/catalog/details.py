@@ -428,13 +428,17 @@ class KafkaDetails:
 
 @dataclass(frozen=True, slots=True)
 class PostgresSettings:
-    """The declaration of a source that reads a publication, and which server it was on then."""
+    """The declaration of a source that reads a publication, and which server it was on then.
+
+    `snapshot_connections` None: the default.
+    """
 
     publication: str
     slot: str
     system: str
     timeline: int
     tables: tuple[PostgresTable, ...]
+    snapshot_connections: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,20 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from slackwater.adapter.catalog.details import (
+    KafkaDetails,
+    LakeDetails,
+    PostgresDetails,
+    SourceTableDetails,
+    SubsourceDetails,
+)
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.protocol import AddColumn, SetNullability
 from slackwater.repr.errors import unsupported, user_error
 from slackwater.repr.relation import Column, RelationDesc, arrow_type
 
+_REFRESHED = (KafkaDetails, PostgresDetails, LakeDetails)
+"""The details of sources that have REFRESH SCHEMA."""
 _SHAPED_BY_INPUTS = (ItemKind.MATERIALIZED_VIEW, ItemKind.SINK)
 
 
@@ -136,9 +145,22 @@ def _refuse(
     if not item.is_writable:
         raise unsupported(
             f"Another column for a {item.kind.display_name} (on {item.full_name})",
-            "The columns of tables can be changed.",
+            _advice_where_filled(item, state),
         )
     _refuse_below(item, state, action, is_shaped)
+
+
+def _advice_where_filled(item: CatalogItem, state: CatalogState) -> str:
+    """The advice where no statement gives an item columns, as a source fills it or a query does."""
+    match item.details:
+        case SourceTableDetails(source=source_id) | SubsourceDetails(parent=source_id):
+            source = state.items.get(source_id)
+        case _:
+            source = item
+    if source is not None and isinstance(source.details, _REFRESHED):
+        name = source.full_name
+        return f"ALTER SOURCE {name} REFRESH SCHEMA takes columns that were added upstream."
+    return "The columns of tables can be changed."
 
 
 def refuse_refreshed_columns(item: CatalogItem, state: CatalogState) -> None:

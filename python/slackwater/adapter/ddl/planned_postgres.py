@@ -99,7 +99,12 @@ class PostgresPlanner:
             tables = chosen(connector, upstream)
             refuse_unreadable(server, tables)
         settings = PostgresSettings(
-            connector.publication, slot, identity.system, identity.timeline, tables
+            connector.publication,
+            slot,
+            identity.system,
+            identity.timeline,
+            tables,
+            connector.snapshot_connections,
         )
         details = PostgresDetails(
             settings,
@@ -109,7 +114,7 @@ class PostgresPlanner:
             referenced=published(upstream),
         )
         shown = replace(statement, connector=replace(connector, connection=name_of(connection)))
-        described = tuple((each, _columns(each)) for each in tables)
+        described = tuple((each, columns_of(each)) for each in tables)
         return PlannedPublication(shown, described, details, tuple(_notices(tables, upstream)))
 
     def table(
@@ -137,7 +142,7 @@ class PostgresPlanner:
             }
             table = _kept(found, export, of_columns)
             refuse_unreadable(server, [table])
-        return PlannedTable(table, _columns(table), tuple(_notices([table], upstream)))
+        return PlannedTable(table, columns_of(table), tuple(_notices([table], upstream)))
 
     def published(self, source: CatalogItem) -> tuple[PublishedTable, ...]:
         """The tables that the publication of a source has now.
@@ -145,8 +150,12 @@ class PostgresPlanner:
         Raises SLACKWATER_SOURCE_UNREACHABLE, SLACKWATER_UNKNOWN_PUBLICATION,
         SLACKWATER_SOURCE_REPLACED, SLACKWATER_CONNECTOR_MISSING.
         """
+        return published(self.upstream(source))
+
+    def upstream(self, source: CatalogItem) -> Tables:
+        """The tables that the publication of a source has now. Raises what `published` raises."""
         with self._looked_at(source) as server:
-            return published(server.tables())
+            return server.tables()
 
     @contextmanager
     def _looked_at(self, source: CatalogItem) -> Iterator[PostgresReplication]:
@@ -380,7 +389,7 @@ def _listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
 
 
-def _columns(table: PostgresTable) -> RelationDesc:
+def columns_of(table: PostgresTable) -> RelationDesc:
     """The columns of a table. Raises SLACKWATER_DUPLICATE_COLUMN: here case does not count."""
     desc = source_columns(table)
     seen: set[str] = set()

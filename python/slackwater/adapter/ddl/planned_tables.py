@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import (
     ChangefeedDetails,
+    GeneratorDetails,
     KafkaDetails,
     PostgresDetails,
     SourceTableDetails,
@@ -33,6 +34,9 @@ from slackwater.repr.errors import SlackwaterError, invalid_option, unsupported,
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.kafka.envelopes import DEAD_LETTERS
+
+_WITHOUT_MESSAGES = (ChangefeedDetails, GeneratorDetails, PostgresDetails)
+"""The details of sources with tables whose rows are no messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,8 @@ class SourceTablePlanner:
                 f"KEY of a table of {source.full_name}",
                 advice="Leave it out: it is for tables of changefeeds.",
             )
+        if statement.decoding is not None and isinstance(source.details, _WITHOUT_MESSAGES):
+            raise _without_format(source)
         if isinstance(source.details, PostgresDetails):
             return self._of_publication(blank, statement, source)
         if statement.text_columns or statement.exclude_columns:
@@ -81,8 +87,6 @@ class SourceTablePlanner:
         statement: CreateTableFromSource,
         source: CatalogItem,
     ) -> CatalogItem:
-        if statement.decoding is not None:
-            raise _without_format(source)
         if statement.columns is None or not statement.key:
             raise user_error(
                 "SLACKWATER_SYNTAX_ERROR",
@@ -116,8 +120,6 @@ class SourceTablePlanner:
     def _of_publication(
         self, blank: CatalogItem, statement: CreateTableFromSource, source: CatalogItem
     ) -> tuple[CatalogItem, tuple[str, ...]]:
-        if statement.decoding is not None:
-            raise _without_format(source)
         planned = self.postgres.table(source, statement, _free_export(source, blank.id))
         table = planned.table
         reference = (table.schema, table.name)
@@ -156,8 +158,6 @@ class SourceTablePlanner:
         )
         if isinstance(source.details, KafkaDetails):
             return self._of_topic(blank, context, shown, details, source.details)
-        if statement.decoding is not None:
-            raise _without_format(source)
         return replace(
             blank,
             create_sql=to_sql(shown),

@@ -25,6 +25,7 @@ from slackwater.adapter.catalog.ops import AlterItem, CatalogOp
 from slackwater.adapter.ddl.changes import Changes
 from slackwater.adapter.ddl.columns import refuse_refreshed_columns
 from slackwater.adapter.ddl.planned_schemas import SchemaPlanner
+from slackwater.adapter.ddl.published_columns import PublishedColumns
 from slackwater.adapter.sessions.sessions import Execution
 from slackwater.adapter.sources.kafka import KafkaSources
 from slackwater.adapter.sources.lakes import LakeSources
@@ -67,6 +68,7 @@ class TopicDefinitions:
     lakes: LakeSources
     ingestion: IngestionRunner
     schemas: SchemaPlanner
+    published: PublishedColumns
 
     def skip_lost(self, execution: Execution, statement: SkipLost) -> None:
         """Lets a source go on that has stopped because messages are gone.
@@ -130,6 +132,8 @@ class TopicDefinitions:
                 raise _of_one_table("REFRESH SCHEMA")
             case LakeDetails():
                 self._table_refreshed(execution, source)
+            case PostgresDetails():
+                self._publication_refreshed(execution, source, statement.tables)
             case _:
                 raise _no_topic(source)
 
@@ -160,6 +164,19 @@ class TopicDefinitions:
                 execution.user,
             )
         self._again(execution, source, self.lakes.running, LakeIngestion.resnapshot)
+
+    def _publication_refreshed(
+        self, execution: Execution, source: CatalogItem, names: Sequence[QualifiedName]
+    ) -> None:
+        """Lets tables of a publication have the columns that they have upstream by now.
+
+        Returns when their rows have the values.
+        """
+        running = self.postgres.running
+        if source.id not in running:
+            raise _not_running("REFRESH SCHEMA")
+        taken = self.published.take(execution, source, self._exports(execution, source, names))
+        self._again(execution, source, running, lambda each: each.resnapshot(taken))
 
     def _topic_refreshed(
         self, execution: Execution, source: CatalogItem, tables: Sequence[QualifiedName]
@@ -266,10 +283,7 @@ class TopicDefinitions:
         while wanted is None or not wanted.done.wait(LOOK_S):
             running = ingestions.get(source.id)
             if running is None and wanted is None:
-                raise unsupported(
-                    "RESNAPSHOT of a source that does not run",
-                    advice="Give its cluster a replica first.",
-                )
+                raise _not_running("RESNAPSHOT")
             if running is not None and running is not asked:
                 # Another ingestion goes on with the source, which was not asked.
                 wanted, asked = ask(running), running
@@ -338,6 +352,12 @@ def _no_topic(source: CatalogItem) -> SlackwaterError:
         objectName=source.full_name,
         actualKind="source of another kind",
         expectedKind="source FROM KAFKA",
+    )
+
+
+def _not_running(action: str) -> SlackwaterError:
+    return unsupported(
+        f"{action} of a source that does not run", advice="Give its cluster a replica first."
     )
 
 

@@ -9,7 +9,7 @@ Source: docs/decisions 0077.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,7 @@ from slackwater.adapter.external.aws import in_role
 from slackwater.adapter.external.iceberg_files import CommitFiles, has_files
 from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
+from slackwater.adapter.external.iceberg_requests import rest_catalog
 from slackwater.adapter.external.iceberg_rewrites import CurrentFiles, Manifests, Rewritten
 from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
@@ -69,7 +70,8 @@ class IcebergTarget:
     """The table of a sink, as `LakeTarget` promises. `writer` is the sink's name in the table.
 
     `access` leads to the catalog, `aws` to where the files are, if that is to be said. `bounds` are
-    those of compactions.
+    those of compactions. `was_dropped` says of a sink's name in the table whether that sink was
+    there before this one, and is no more.
     """
 
     access: IcebergAccess
@@ -78,6 +80,7 @@ class IcebergTarget:
     object_name: str
     rows: SinkColumns
     bounds: CompactionBounds = field(default_factory=CompactionBounds)
+    was_dropped: Callable[[str], bool] = lambda _: False
 
     def ensure(self) -> None:
         """Raises SLACKWATER_SINK_LOCATION_IN_USE for another sink's table, too."""
@@ -154,7 +157,8 @@ class IcebergSinkTable:
         try:
             found = progress_in(self._target.writer, history_of(metadata), metadata.properties)
         except OtherSink as other:
-            raise self._target.owned(str(other)) from None
+            self._inherit(str(other))
+            found = None
         except ProgressLost as lost:
             raise self._target.lost(str(lost)) from None
         if found is not None:
@@ -162,6 +166,19 @@ class IcebergSinkTable:
             self._fit()
         self._commits = commits_since_compaction(metadata)
         return found
+
+    def _inherit(self, owner: str) -> None:
+        """Lets the sink begin in a table that a sink has left which was dropped, if it has no rows.
+
+        Raises SLACKWATER_SINK_LOCATION_IN_USE otherwise.
+        """
+        target = self._target
+        if not target.was_dropped(owner):
+            raise target.owned(owner)
+        with self._reaching():
+            has_rows = self._has_rows()
+        if has_rows:
+            raise target.owned(f"{owner}, which was dropped and has left rows")
 
     def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
         if self._table is None:
@@ -473,9 +490,11 @@ def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
     Raises what `failures` lists, and SLACKWATER_CONNECTOR_MISSING.
     """
     # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
-    load = library.catalog.load_rest if access.catalog_type == "rest" else library.catalog.load_sql
     files = None if aws is None else in_role(aws)
-    return load(access.catalog_name or NEW_CATALOG, catalog_properties(access, files))
+    name, properties = access.catalog_name or NEW_CATALOG, catalog_properties(access, files)
+    if access.catalog_type == "rest":
+        return rest_catalog(library, name, properties)
+    return library.catalog.load_sql(name, properties)
 
 
 def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:

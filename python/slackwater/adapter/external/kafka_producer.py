@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,10 @@ from slackwater.storage.sink_errors import progress_lost, unreachable
 
 COMMIT_S = 30.0
 """The most that a commit may take, with the messages that wait to be sent."""
+BEGINNING = 64
+"""So many sinks of a connection fence at once: brokers would not answer many more in time."""
+WAIT_S = 1.0
+"""A sink that waits for its turn looks so often whether it is to stop."""
 _FENCED = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _GONE = frozenset({"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"})
 _PRODUCE: Mapping[str, str | int | bool] = {
@@ -88,6 +92,19 @@ class _Records:
     last: dict[bytes, bytes | None] = field(default_factory=dict)
 
 
+class _Count:
+    """The number of those who have asked so far. Thread-safe."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._lock = threading.Lock()
+
+    def one_more(self) -> int:
+        with self._lock:
+            self.number += 1
+            return self.number
+
+
 class KafkaCluster:
     """The brokers of a connection, for all sinks that write by it. Thread-safe."""
 
@@ -101,12 +118,25 @@ class KafkaCluster:
         settings = {**dict(access.settings), "error_cb": self._complaints.heard}
         self._admin = self.library.admin.AdminClient(settings, logger=QUIET)
         self._records: _Records | None = None
+        self._asked, self._answered = _Count(), 0
         self._reading = threading.Lock()
+        self._beginning = threading.BoundedSemaphore(BEGINNING)
 
     def close(self) -> None:
         """Ends the reader of the progress topic."""
         with self._reading:
             self._forget()
+
+    @contextlib.contextmanager
+    def turn(self, names: SinkNames, is_stopped: Callable[[], bool]) -> Iterator[None]:
+        """The turn of a sink to fence. Raises SLACKWATER_SINK_UNREACHABLE if it is to stop."""
+        while not self._beginning.acquire(timeout=WAIT_S):
+            if is_stopped():
+                raise self.unreachable(names, self.progress.name, "the sink is to stop")
+        try:
+            yield
+        finally:
+            self._beginning.release()
 
     def ensure_topics(self, config: KafkaSinkConfig, names: SinkNames) -> list[str]:
         """Makes the topics that are not there; what is to be told of those that are.
@@ -156,24 +186,31 @@ class KafkaCluster:
     def last_record(self, names: SinkNames) -> bytes | None:
         """The last committed record of the sink's key, of all that is in the progress topic now.
 
-        Raises SLACKWATER_SINK_UNREACHABLE and SLACKWATER_SINK_PROGRESS_LOST.
+        One look is for all sinks that have asked before it. Raises SLACKWATER_SINK_UNREACHABLE and
+        SLACKWATER_SINK_PROGRESS_LOST.
         """
-        topic = self.check_progress(names)
+        asked = self._asked.one_more()
         with self._reading:
-            end = self._end(names)
-            records = self._records
-            if records is not None and (
-                records.topic_id != topic.topic_id or end < records.position
-            ):
-                self._forget()
-            if self._records is None:
-                self._records = self._begun(topic.topic_id, names)
-            try:
-                self._read(self._records, end, names)
-            except BaseException:
-                self._forget()
-                raise
+            if self._records is None or self._answered < asked:
+                answered = self._asked.number
+                self._records = self._looked(names)
+                self._answered = answered
             return self._records.last.get(names.key)
+
+    def _looked(self, names: SinkNames) -> _Records:
+        """All records that are in the progress topic now."""
+        topic = self.check_progress(names)
+        end = self._end(names)
+        records = self._records
+        if records is not None and (records.topic_id != topic.topic_id or end < records.position):
+            self._forget()
+        records = self._records = self._records or self._begun(topic.topic_id, names)
+        try:
+            self._read(records, end, names)
+        except BaseException:
+            self._forget()
+            raise
+        return records
 
     def _begun(self, topic_id: str, names: SinkNames) -> _Records:
         settings = {**dict(self.access.settings), "error_cb": self._complaints.heard}
@@ -303,27 +340,43 @@ class KafkaCluster:
 class KafkaProducer:
     """The producer of one sink, as `SinkProducer`."""
 
-    def __init__(self, cluster: KafkaCluster, config: KafkaSinkConfig, names: SinkNames) -> None:
+    def __init__(
+        self,
+        cluster: KafkaCluster,
+        config: KafkaSinkConfig,
+        names: SinkNames,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Raises SLACKWATER_SINK_UNREACHABLE where there are too many clients.
+
+        A sink that `is_stopped` waits for its turn no longer.
+        """
         self._cluster = cluster
         self._library = cluster.library
         self._config = config
         self._names = names
+        self._is_stopped = is_stopped
         self._complaints = Complaints(cluster.access)
         self._is_open = False
         self._partitions = 1
-        self._producer = self._library.Producer(
-            {
-                **dict(cluster.access.settings),
-                **_PRODUCE,
-                "error_cb": self._complaints.heard,
-                "transactional.id": names.transactional_id,
-                "compression.type": config.compression,
-            },
-            logger=QUIET,
-        )
+        settings = {
+            **dict(cluster.access.settings),
+            **_PRODUCE,
+            "error_cb": self._complaints.heard,
+            "transactional.id": names.transactional_id,
+            "compression.type": config.compression,
+        }
+        try:
+            self._producer = self._library.Producer(settings, logger=QUIET)
+        except RuntimeError:
+            # Each client takes one of the keys for data of threads that a process has.
+            reason = "a leader cannot have more clients of Kafka than it has, about 1000"
+            raise self._unreachable(reason) from None
 
     def fence(self) -> None:
-        self._until_done(self._producer.init_transactions, ANSWER_S)
+        # Not while progress is read: that may wait for a transaction which a fence ends.
+        with self._cluster.turn(self._names, self._is_stopped):
+            self._until_done(self._producer.init_transactions, ANSWER_S)
 
     def progress(self) -> bytes | None:
         found = self._cluster.last_record(self._names)

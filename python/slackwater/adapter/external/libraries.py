@@ -96,6 +96,7 @@ def pyiceberg() -> Any:
     try:
         import pyiceberg
         import pyiceberg.catalog
+        import pyiceberg.catalog.rest
         import pyiceberg.exceptions
         import pyiceberg.io.pyarrow
         import pyiceberg.manifest

@@ -3,14 +3,13 @@
 The seam is `slackwater.storage.postgres.replication`.
 
 Two connections: one for queries and copies, and one that makes the slot, and that the server then
-sends its log over. Both belong to one thread at a time.
+sends its log over. Both belong to one thread at a time. Large tables are copied over some more.
 
 Source: docs/decisions 0072; PostgreSQL's manual, "Streaming Replication Protocol".
 """
 
 from __future__ import annotations
 
-import io
 import select
 import struct
 import time
@@ -20,10 +19,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from pyarrow import csv
 
 from slackwater.adapter.external.libraries import psycopg
 from slackwater.adapter.external.postgres import CONNECT_S, connection_options
+from slackwater.adapter.external.postgres_copies import (
+    ConnectionReader,
+    ParallelCopy,
+    Selection,
+    TableSize,
+    ranges,
+)
 from slackwater.adapter.external.trials.postgres import said
 from slackwater.adapter.external.trials.steps import StepFailed
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -37,9 +42,9 @@ from slackwater.storage.postgres.replication import (
 from slackwater.storage.postgres.tables import PostgresColumn, TableNow, Tables
 
 SLOT_WAIT_S = 1.0
-PIECE_BYTES = 8 * 1024 * 1024
-"""About so much of a copy is read at once."""
 _COLUMN_LISTS_SINCE = 150000
+_RANGES_SINCE = 140000
+"""Earlier servers read the whole table for each range."""
 _ZERO = "'0/0'::pg_catalog.pg_lsn"
 _EPOCH_S = 946_684_800
 _STATUS = struct.Struct(">cQQQqB")
@@ -136,13 +141,21 @@ class PostgresReplication:
     """One server over its connections. See `Replication`."""
 
     def __init__(
-        self, access: PostgresAccess, named: Named, confirm: Callable[[], None] = lambda: None
+        self,
+        access: PostgresAccess,
+        named: Named,
+        confirm: Callable[[], None] = lambda: None,
+        connections: int = 1,
     ) -> None:
-        """`confirm` raises when somebody else leads, who may use the slot."""
+        """`confirm` raises when somebody else leads, who may use the slot. A large table is copied
+        over so many `connections`."""
         self._library = psycopg()
         self._access = access
         self.named = named
         self._confirm = confirm
+        self._connections = connections
+        self._snapshot = ""
+        self._copying: ParallelCopy | None = None
         self._log: Any = None
         self._is_asked = self._is_streaming = False
         self._confirmed = 0
@@ -150,6 +163,7 @@ class PostgresReplication:
 
     def close(self) -> None:
         """Ends the connections."""
+        self._end_copy()
         for each in (self._log, self._sql):
             if each is not None:
                 each.close()
@@ -221,8 +235,8 @@ class PostgresReplication:
             return None
         self._is_asked = False
         _, position, snapshot, _ = self._values(result)
-        self._tried(lambda: self._sql.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"))
-        self._tried(lambda: self._sql.execute(f"SET TRANSACTION SNAPSHOT {_literal(snapshot)}"))
+        self._snapshot = snapshot
+        self._tried(lambda: self._join(self._sql))
         return _position(position)
 
     def drop_slot(self) -> None:
@@ -273,22 +287,69 @@ class PostgresReplication:
         return made
 
     def copy(self, table: TableNow, columns: Sequence[str]) -> Iterator[pa.Table]:
-        chosen = ", ".join(map(quoted, columns))
-        name = f"{quoted(table.schema)}.{quoted(table.name)}"
-        condition = "" if table.row_filter is None else f" WHERE {table.row_filter}"
-        statement = f"COPY (SELECT {chosen} FROM ONLY {name}{condition}) TO STDOUT (FORMAT csv)"
+        selection = Selection(
+            tuple(columns),
+            ", ".join(map(quoted, columns)),
+            f"{quoted(table.schema)}.{quoted(table.name)}",
+            table.row_filter,
+        )
+        wanted = ranges(self._size(table.oid), self._connections)
+        others = self._joined(min(self._connections, len(wanted)) - 1)
+        readers = [ConnectionReader(each, selection) for each in (self._sql, *others)]
         try:
-            with self._sql.cursor() as cursor, cursor.copy(statement) as copy:
-                piece = io.BytesIO()
-                for row in copy:
-                    piece.write(row)
-                    if piece.tell() >= PIECE_BYTES:
-                        yield _texts(piece.getvalue(), columns)
-                        piece = io.BytesIO()
-                if piece.tell():
-                    yield _texts(piece.getvalue(), columns)
+            if others:
+                self._copying = ParallelCopy(readers, wanted)
+                yield from self._copying.pieces()
+            else:
+                yield from readers[0].rows(None)
         except self._library.Error as error:
             raise self._unreachable(error) from None
+        finally:
+            self._end_copy()
+            for reader in readers:
+                reader.close()
+            for each in others:
+                each.close()
+
+    def _size(self, oid: int) -> TableSize:
+        """The size of a table; nothing where ranges of it cannot be read by themselves."""
+        found = self._rows(
+            "SELECT pg_relation_size(c.oid) / current_setting('block_size')::bigint,"
+            " pg_table_size(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam"
+            " WHERE c.oid = %s AND a.amname = 'heap'",
+            (oid,),
+        )
+        has_ranges = found and self._sql.info.server_version >= _RANGES_SINCE
+        return TableSize(*found[0]) if has_ranges else TableSize(0, 0)
+
+    def _joined(self, count: int) -> list[Any]:
+        """So many more connections that have the snapshot, or as many as the server gives."""
+        found: list[Any] = []
+        while len(found) < count:
+            try:
+                connection = self._connected()
+            except SlackwaterError:
+                break
+            found.append(connection)
+        try:
+            for each in found:
+                self._join(each)
+        except self._library.Error as error:
+            for each in found:
+                each.close()
+            raise self._unreachable(error) from None
+        return found
+
+    def _join(self, connection: Any) -> None:
+        """Lets a connection see what the slot's snapshot has."""
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        connection.execute(f"SET TRANSACTION SNAPSHOT {_literal(self._snapshot)}")
+
+    def _end_copy(self) -> None:
+        """Ends the threads that copy, after which nobody uses the connections."""
+        if self._copying is not None:
+            self._copying.end()
+            self._copying = None
 
     def start(self, position: int) -> None:
         if self._sql.info.transaction_status != self._library.pq.TransactionStatus.IDLE:
@@ -449,22 +510,6 @@ class PostgresReplication:
         )
 
 
-def _texts(data: bytes, columns: Sequence[str]) -> pa.Table:
-    names = [str(place) for place in range(len(columns))]
-    found = csv.read_csv(
-        io.BytesIO(data),
-        csv.ReadOptions(column_names=names, block_size=max(len(data) + 1, 1 << 20)),
-        csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        csv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            null_values=[""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    )
-    return found.rename_columns(list(columns))
-
-
 def _position(text: str) -> int:
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)
@@ -484,7 +529,7 @@ class PostgresUpstream:
     """The server over the connection as it is now. See `slackwater.storage.postgres.replication`.
 
     `version` says without asking for secrets whether the connection was altered. `opened` is called
-    for each server that was connected to.
+    for each server that was connected to. A large table is copied over so many `connections`.
     """
 
     named: Named
@@ -492,6 +537,7 @@ class PostgresUpstream:
     version: Callable[[], str]
     confirm: Callable[[], None]
     opened: Callable[[PostgresReplication], None] = lambda _: None
+    connections: int = 1
     _open: PostgresReplication | None = field(default=None, init=False)
     _opened: str = field(default="", init=False)
 
@@ -500,7 +546,7 @@ class PostgresUpstream:
             self.forget()
         if self._open is None:
             access = self.access()
-            self._open = PostgresReplication(access, self.named, self.confirm)
+            self._open = PostgresReplication(access, self.named, self.confirm, self.connections)
             self._opened = access.version
             self.opened(self._open)
         return self._open

@@ -44,6 +44,9 @@ from slackwater.storage.postgres.copying import FollowedTable
 from slackwater.storage.postgres.ingestion import PostgresConfig, PostgresIngestion
 from slackwater.storage.postgres.replication import RetainedLog, ServerIdentity
 
+SNAPSHOT_CONNECTIONS = 4
+"""Over so many connections a large table is copied where the source does not say."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredContents:
@@ -223,12 +226,14 @@ class PostgresSources:
 
     def upstream(self, named: Named, source: CatalogItem) -> PostgresUpstream:
         """The server of a source, over connections of its own."""
-        connection = source.of(PostgresDetails).connection
+        details = source.of(PostgresDetails)
+        connection = details.connection
         return PostgresUpstream(
             named,
             access=lambda: self._kept(source.id, connection),
             version=lambda: self.connections.version(connection),
             confirm=self.relations.persist.transactions.confirm_leadership,
+            connections=details.config.snapshot_connections or SNAPSHOT_CONNECTIONS,
         )
 
 
@@ -249,8 +254,24 @@ class _Tables:
         later = self.postgres.relations.state.tables_of(self.source.id)
         return dict.fromkeys((*self.source.ingested.exports, *later))
 
+    def added(self) -> Mapping[str, Collection[str]]:
+        state = self.postgres.relations.state
+        later = (each.details for each in state.tables_of(self.source.id).values())
+        tables = [
+            *self._details.config.tables,
+            *(each.upstream for each in later if isinstance(each, SourceTableDetails)),
+        ]
+        return {each.export: each.added for each in tables if each is not None and each.added}
+
+    @property
+    def _details(self) -> PostgresDetails:
+        """The details of the source as they are now."""
+        return self.postgres.relations.state.items.get(self.source.id, self.source).of(
+            PostgresDetails
+        )
+
     def found(self, name: str) -> FollowedTable | None:
-        relations, details = self.postgres.relations, self.source.of(PostgresDetails)
+        relations, details = self.postgres.relations, self._details
         made = details.exports.get(name)
         item = (
             relations.state.tables_of(self.source.id).get(name)

@@ -24,7 +24,7 @@ from slackwater.adapter.external.registry import RegisteredSchema, SchemaRegistr
 from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.sinks import Opening, OpenSink
 from slackwater.repr.errors import FatalError, SlackwaterError
-from slackwater.repr.ids import GlobalId
+from slackwater.repr.ids import GlobalId, user_id
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.kafka.sink import KafkaSink, SinkTopic
@@ -145,7 +145,7 @@ class Targets:
         encoder = Encoder(config, opening.desc, item.full_name, ids)
         cluster = self._cluster(details.connection)
         names = self._names(item, config, details.connection)
-        producer = KafkaProducer(cluster, config, names)
+        producer = KafkaProducer(cluster, config, names, opening.is_stopped)
         try:
             return KafkaSink(
                 encoder,
@@ -202,7 +202,18 @@ class Targets:
                     writer,
                     item.full_name,
                     sink_columns(config, desc),
+                    was_dropped=lambda owner: self._was_dropped(owner, item.id),
                 )
+
+    def _was_dropped(self, owner: str, sink: GlobalId) -> bool:
+        """Whether a name of a writer is that of a sink that was here before `sink`, and is gone.
+
+        A later sink may be one that this leader, which was replaced, does not know.
+        """
+        before = owner.removeprefix(f"slackwater-{self.environment}-u")
+        if before == owner or not before.isdecimal() or int(before) >= int(sink[1:]):
+            return False
+        return user_id(int(before)) not in self.relations.state.items
 
     def _names(self, item: CatalogItem, config: KafkaSinkConfig, connection: GlobalId) -> SinkNames:
         made = self.relations.item(connection)

@@ -205,6 +205,13 @@ class SinkRunner:
             _log.warning("sink is still writing", sink=global_id, waited_s=STOP_S)
             with self._lock:
                 self._ending.append((self.targets.place(running.item), thread))
+        self._forget_dropped(global_id)
+
+    def _forget_dropped(self, global_id: GlobalId) -> None:
+        """Forgets what is known of a sink, unless it is only stopped for another command."""
+        if global_id not in self.relations.state.items:
+            self._counted.pop(global_id, None)
+            self._took.pop(global_id, None)
 
     def close(self) -> None:
         for global_id in list(self._running):
@@ -227,6 +234,8 @@ class SinkRunner:
             )
         finally:
             paused[global_id] -= 1
+            if not paused[global_id]:
+                del paused[global_id]
             self.watch.signal()
 
     def _is_settled(self, global_id: GlobalId) -> bool:
@@ -276,6 +285,12 @@ class SinkRunner:
         ]
 
     def _run(self, running: RunningSink) -> None:
+        try:
+            self._write(running)
+        finally:
+            self._forget_dropped(running.item.id)
+
+    def _write(self, running: RunningSink) -> None:
         self._await_writers(running)
         while not running.stop.is_cancelled:
             try:

@@ -8,13 +8,17 @@ from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
+    invalid,
     invalid_value,
+    positive_integer,
     read_options,
     text,
 )
 from slackwater.planner.parser.postgres_source import PostgresSource, UpstreamTable
 from slackwater.planner.parser.tokens import TokenCursor
 
+MOST_CONNECTIONS = 32
+"""The most connections over which one table is copied."""
 _FOR = "FOR ALL TABLES, FOR SCHEMAS (...) or FOR TABLES (...)"
 
 
@@ -28,8 +32,16 @@ def read_postgres(cursor: TokenCursor) -> PostgresSource:
         columns[option] = _columns(cursor, option)
         return True
 
+    def connections(cursor: TokenCursor, option: str) -> OptionValue:
+        at = cursor.token
+        count = positive_integer(cursor, option)
+        if count > MOST_CONNECTIONS:
+            raise invalid(cursor, option, at, f"the greatest is {MOST_CONNECTIONS}")
+        return count
+
     known: Mapping[str, ReadValue] = {
         "PUBLICATION": text,
+        "SNAPSHOT CONNECTIONS": connections,
         "TEXT COLUMNS": column_names,
         "EXCLUDE COLUMNS": column_names,
     }
@@ -57,6 +69,7 @@ def read_postgres(cursor: TokenCursor) -> PostgresSource:
         columns.get("TEXT COLUMNS", ()),
         columns.get("EXCLUDE COLUMNS", ()),
         is_bare,
+        int(options["SNAPSHOT CONNECTIONS"]) if "SNAPSHOT CONNECTIONS" in options else None,
     )
 
 

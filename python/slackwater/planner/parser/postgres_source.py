@@ -24,6 +24,8 @@ class PostgresSource:
     where it `is_bare`: then they come later, by CREATE TABLE.
 
     `text_columns` and `exclude_columns` name columns with their tables: ``t.c`` or ``a.t.c``.
+    `snapshot_connections` is over how many connections one large table is copied; None: it does not
+    say.
     """
 
     connection: QualifiedName
@@ -33,3 +35,4 @@ class PostgresSource:
     text_columns: tuple[QualifiedName, ...] = ()
     exclude_columns: tuple[QualifiedName, ...] = ()
     is_bare: bool = False
+    snapshot_connections: int | None = None

@@ -15,6 +15,8 @@ def postgres_sql(source: PostgresSource) -> str:
         ("EXCLUDE COLUMNS", source.exclude_columns),
     ):
         options += [f"{option} ({_names(columns)})"] if columns else []
+    if source.snapshot_connections is not None:
+        options.append(f"SNAPSHOT CONNECTIONS {source.snapshot_connections}")
     begin = f"POSTGRES CONNECTION {source.connection.sql} ({', '.join(options)})"
     if source.is_bare:
         return begin

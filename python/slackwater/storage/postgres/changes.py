@@ -51,7 +51,8 @@ class TableState:
     """The durable state of a table beside its contents.
 
     `key` None: changes have whole rows. `gone` are columns that the upstream has no more, `ignored`
-    those that it has beside. `broken` is the reason why nothing of it is read any more.
+    those that it has beside, `added` those that came to the table later and that the contents have.
+    `broken` is the reason why nothing of it is read any more.
     """
 
     key: tuple[str, ...] | None = None
@@ -59,6 +60,7 @@ class TableState:
     gone: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     broken: str | None = None
+    added: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +125,13 @@ class TableChanges:
                 member=now.member,
                 gone=tuple(each.name for each in self.table.columns if each.name not in there),
                 ignored=tuple(sorted((there | set(now.hidden)) - own)),
+                added=self.table.added,
             )
         self._old_rows = self._made(self.state)
         self._is_first = is_first
         self._snapshot = Counter()
         if not is_first:
-            self._snapshot.subtract(self._reader.bytes.encode(self._contents.rows()))
+            self._snapshot.subtract(self._reader.bytes.encode(self._reader.present(self._contents)))
             self._snapshot.subtract(self._contents.errors())
         return broken is None
 

@@ -41,8 +41,16 @@ class FollowedTable:
     stage: Stage
     is_later: bool = False
 
-    def changes(self, state: TableState) -> TableChanges:
-        """The changes of the table from that state on."""
+    def changes(self, state: TableState | None) -> TableChanges:
+        """The changes of the table from that state on; None: it has nothing yet.
+
+        Columns that the table got later, and that its contents do not have yet, do not come.
+        """
+        table = self.table if state is None else self.table.with_added(state.added)
+        return TableChanges(table, self.contents, self.stage, state or TableState())
+
+    def anew(self, state: TableState) -> TableChanges:
+        """The changes of the table, all of which is read again, with all of its columns."""
         return TableChanges(self.table, self.contents, self.stage, state)
 
 
@@ -126,8 +134,8 @@ class CopiedTable:
                 pieces.add_all(each)
             return Changed(pieces.rows(), [(error, 1) for error in self._contents.errors()])
         reader, stored = Reader(self._found.table), self._found.contents
-        rows = Counter(reader.bytes.encode(self._contents.rows()))
-        rows.subtract(reader.bytes.encode(stored.rows()))
+        rows = Counter(reader.bytes.encode(reader.present(self._contents)))
+        rows.subtract(reader.bytes.encode(reader.present(stored)))
         for table in reader.tables([(row, diff) for row, diff in rows.items() if diff]):
             pieces.add(table)
         errors = Counter(self._contents.errors())

@@ -83,6 +83,7 @@ def states_of(state: str | None) -> Mapping[str, TableState]:
             gone=tuple(each["gone"]),
             ignored=tuple(each["ignored"]),
             broken=each["broken"],
+            added=tuple(each.get("added", ())),
         )
         for export, each in found.items()
     }
@@ -93,6 +94,10 @@ class PublicationTables(Protocol):
 
     def names(self) -> Collection[str]:
         """The tables that there are."""
+        ...
+
+    def added(self) -> Mapping[str, Collection[str]]:
+        """The columns that tables got later; tables without such are left out."""
         ...
 
     def found(self, name: str) -> FollowedTable | None:
@@ -160,7 +165,7 @@ class PostgresIngestion:
     def resnapshot(self, tables: Collection[str] | None = None) -> Resnapshot:
         """Copies tables again, and commits the difference to what there is.
 
-        None: all of them. Any thread may call this.
+        None: all of them; of none it is done once no table lacks columns. Any thread may call this.
         """
         asked = _Again(None if tables is None else frozenset(tables), Resnapshot())
         self._again.append(asked)
@@ -216,7 +221,7 @@ class PostgresIngestion:
                 continue
             found = self._catalog.found(name)
             if found is not None:
-                self._tables[name] = found.changes(states.get(name, TableState()))
+                self._tables[name] = found.changes(states.get(name))
                 if found.is_later:
                     self._later.add(name)
 
@@ -239,9 +244,12 @@ class PostgresIngestion:
             self._copy_error, self._copy_after_ms = error, now_ms + CHECK_MS
 
     def _begun_copy(self) -> Copy | None:
-        """The copy of the tables that lack their contents, or are to be read again; None: none."""
+        """The copy of the tables that lack their contents or columns, or are to be read again.
+
+        None: there are none.
+        """
         names = self._catalog.names()
-        again: set[str] = set()
+        again = self._lacking_columns()
         for asked in self._again:
             if asked.tables is not None:
                 again |= asked.tables
@@ -261,6 +269,16 @@ class PostgresIngestion:
             self._answer_copies()
             return None
         return Copy(tables, self._catalog.upstream(), self._refuse_another)
+
+    def _lacking_columns(self) -> set[str]:
+        """The tables that are followed without columns that the catalog has of them."""
+        return {
+            name
+            for name, added in self._catalog.added().items()
+            if name in self._tables
+            and self._tables[name].state.broken is None
+            and not set(added) <= set(self._tables[name].state.added)
+        }
 
     def _answer_copies(self) -> None:
         """The tables that a copy was asked for are durable."""
@@ -412,6 +430,8 @@ class PostgresIngestion:
                 return self._progress(0)
             self._follower = Follower(position)
             is_first = self._frontier is None
+            if not is_first:
+                self._read_with_all_columns()
             self._copying = copied(replication, list(self._tables.values()), is_first=is_first)
         before = self._copied_bytes
         for piece in self._copying:
@@ -420,6 +440,15 @@ class PostgresIngestion:
             if self._copied_bytes - before > STEP_BYTES:
                 return self._progress(self._rows)
         return self._step(is_snapshot=True)
+
+    def _read_with_all_columns(self) -> None:
+        """Tables that are read anew have all columns that the catalog has of them."""
+        found = {name: self._catalog.found(name) for name in self._tables}
+        self._tables = {
+            name: each.anew(self._tables[name].state)
+            for name, each in found.items()
+            if each is not None
+        }
 
     def _is_full(self) -> bool:
         follower = self._follower

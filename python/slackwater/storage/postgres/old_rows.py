@@ -48,7 +48,7 @@ class TableBroken(Exception):
 
 
 class Contents(Protocol):
-    """The durable contents of a collection."""
+    """The durable contents of a collection, also with columns that its source does not read yet."""
 
     def rows(self) -> pa.Table: ...
 
@@ -119,6 +119,10 @@ class Reader:
         self.table = table
         self.rows = RowReader(table)
         self.bytes = RowBytes(self.rows.desc)
+
+    def present(self, contents: Contents) -> pa.Table:
+        """The rows that are there, with the columns that are read."""
+        return contents.rows().select(self.rows.desc.names)
 
     def read(self, rows: Sequence[Texts]) -> list[bytes | str]:
         """The bytes of each row, or the reason why it is none. Raises `TableBroken`."""
@@ -192,13 +196,14 @@ class WholeRows:
 
     def clear(self) -> None:
         self.forget()
-        self._net.subtract(self._reader.bytes.encode(self._contents.rows()))
+        self._net.subtract(self._reader.bytes.encode(self._reader.present(self._contents)))
         self._net.subtract(self._contents.errors())
 
     def without(self, columns: Sequence[int]) -> None:
         if self._is_put_away:
             raise TableBroken("a column was dropped beside very many changes")
-        present: Counter[Datum] = Counter(self._reader.bytes.encode(self._contents.rows()))
+        stored = self._reader.present(self._contents)
+        present: Counter[Datum] = Counter(self._reader.bytes.encode(stored))
         present.update({row: diff for row, diff in self._net.items() if isinstance(row, bytes)})
         for row, count in present.items():
             if isinstance(row, bytes) and count:
@@ -393,7 +398,7 @@ class RowsOfKeys:
         return self._memory
 
     def _stored(self) -> dict[bytes, Datum]:
-        rows = self._contents.rows()
+        rows = self._reader.present(self._contents)
         values: dict[bytes, Datum] = {self._of(each): each for each in self._contents.errors()}
         name = self._reader.table.full_name
         add_rows(values, rows.select(self._places), self._reader.bytes.encode(rows), name)

@@ -5,8 +5,8 @@ Source: docs/decisions 0072.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,8 @@ class PostgresColumn:
     """A column that a source reads. `number` is its own for the life of its table.
 
     `base` is the name of its type in pg_type, that of the elements for an array, and what a domain
-    is based on. `modifier` is that of the type, -1 without one.
+    is based on. `modifier` is that of the type, -1 without one. One that `is_added` came to a table
+    that was read already: the contents have it from the copy on that took it.
     """
 
     name: str
@@ -24,6 +25,7 @@ class PostgresColumn:
     modifier: int = -1
     is_array: bool = False
     not_null: bool = False
+    is_added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,16 @@ class PostgresTable:
     def full_name(self) -> str:
         """The name that the table had at the creation of its source, for messages."""
         return f"{self.schema}.{self.name}"
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The names of the columns that came to the table when it was read already."""
+        return tuple(each.name for each in self.columns if each.is_added)
+
+    def with_added(self, taken: Collection[str]) -> PostgresTable:
+        """The table without those columns that were added and that the contents do not have yet."""
+        kept = (each for each in self.columns if not each.is_added or each.name in taken)
+        return replace(self, columns=tuple(kept))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +99,17 @@ def difference(table: PostgresTable, now: TableNow) -> str | None:
         elif found.type_oid != column.type_oid:
             return f"the type of its column {column.name} was changed"
     return None
+
+
+def widened(table: PostgresTable, now: TableNow, left_out: Collection[str]) -> PostgresTable:
+    """The table with the columns that the upstream has by now besides, but for those `left_out`.
+
+    They may be NULL here, as they are until a copy takes them.
+    """
+    own = {column.name for column in table.columns}
+    added = (
+        replace(each, not_null=False, is_added=True)
+        for each in now.columns
+        if each.name not in own and each.name.casefold() not in left_out
+    )
+    return replace(table, columns=(*table.columns, *added))
