@@ -22,7 +22,7 @@ from slackwater.planner.parser.options import (
     boolean,
     choice,
     invalid,
-    positive_integer,
+    positive_integer_to,
     read_options,
     text,
 )
@@ -61,8 +61,8 @@ def read_kafka_sink(cursor: TokenCursor) -> tuple[KafkaSinkConnector, Envelope]:
     known: Mapping[str, ReadValue] = {
         "TOPIC": read_topic,
         "COMPRESSION TYPE": _compression,
-        "TOPIC PARTITION COUNT": _count,
-        "TOPIC REPLICATION FACTOR": _count,
+        "TOPIC PARTITION COUNT": positive_integer_to(_MOST),
+        "TOPIC REPLICATION FACTOR": positive_integer_to(_MOST),
         "TOPIC CONFIG": topic_config,
         "PARTITION BY": lambda cursor, _: cursor.identifier("the name of a column"),
         "TRANSACTIONAL ID PREFIX": text,
@@ -214,14 +214,6 @@ def _compression(cursor: TokenCursor, option: str) -> OptionValue:
     found = text(cursor, option).lower()
     if found not in get_args(Compression):
         raise invalid(cursor, option, at, f"one of {', '.join(get_args(Compression))} is expected")
-    return found
-
-
-def _count(cursor: TokenCursor, option: str) -> OptionValue:
-    at = cursor.token
-    found = positive_integer(cursor, option)
-    if found > _MOST:
-        raise invalid(cursor, option, at, f"the greatest is {_MOST}")
     return found
 
 

@@ -143,6 +143,19 @@ def positive_integer(cursor: TokenCursor, option: str) -> int:
     return value
 
 
+def positive_integer_to(most: int) -> ReadValue:
+    """A whole number from 1 on, and at most `most`."""
+
+    def read(cursor: TokenCursor, option: str) -> int:
+        token = cursor.token
+        value = positive_integer(cursor, option)
+        if value > most:
+            raise invalid(cursor, option, token, f"the greatest is {most}")
+        return value
+
+    return read
+
+
 def positive_number(most: float) -> ReadValue:
     """A number that is greater than zero, and at most `most`; digits with or without a point."""
 

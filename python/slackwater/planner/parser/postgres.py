@@ -8,9 +8,8 @@ from slackwater.planner.parser.names import QualifiedName
 from slackwater.planner.parser.options import (
     OptionValue,
     ReadValue,
-    invalid,
     invalid_value,
-    positive_integer,
+    positive_integer_to,
     read_options,
     text,
 )
@@ -32,16 +31,9 @@ def read_postgres(cursor: TokenCursor) -> PostgresSource:
         columns[option] = _columns(cursor, option)
         return True
 
-    def connections(cursor: TokenCursor, option: str) -> OptionValue:
-        at = cursor.token
-        count = positive_integer(cursor, option)
-        if count > MOST_CONNECTIONS:
-            raise invalid(cursor, option, at, f"the greatest is {MOST_CONNECTIONS}")
-        return count
-
     known: Mapping[str, ReadValue] = {
         "PUBLICATION": text,
-        "SNAPSHOT CONNECTIONS": connections,
+        "SNAPSHOT CONNECTIONS": positive_integer_to(MOST_CONNECTIONS),
         "TEXT COLUMNS": column_names,
         "EXCLUDE COLUMNS": column_names,
     }
