@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 
 import pytest
 from tests.support.applications.application import Application, SqlError
@@ -43,11 +42,10 @@ result = None
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     # A task for each file, one after the other: Spark tells what one has read when it ends.
     conf = {"spark.sql.files.maxPartitionBytes": "500k", "spark.sql.files.openCostInBytes": "0"}
-    variables = {"PYSPARK_PYTHON": sys.executable}
     with (
         contextlib.closing(Gate(tmp_path / "first")) as first,
         contextlib.closing(Gate(tmp_path / "second")) as second,
-        Application(tmp_path / "environment", conf=conf, variables=variables) as place,
+        Application(tmp_path / "environment", conf=conf, alone=True) as place,
     ):
         place.sql("USE slackwater")
         place.sql("CREATE TABLE t (k BIGINT)")
