@@ -43,7 +43,7 @@ class Plan:
 # By what a history costs: hundreds of them a second, tens, a few, or seconds for one.
 SHARES = {
     "test_a_statement_ends_once_under_any_leaders": Share(100, 4_000),
-    "test_no_secret_is_in_any_column": Share(300, 4_000),
+    "test_no_secret_is_in_any_column": Share(150, 4_000),
     "test_any_text_is_shown_somehow": Share(100, 2_000),
     "test_each_minute_has_the_worst_lags_under_any_leaders": Share(100, 4_000),
     "test_i01_i09_to_i17_i21_to_i25_i28_i33_i34_i52_frontiers_are_what_the_formulas_say": Share(
@@ -139,12 +139,12 @@ SHARES = {
     "test_an_index_finds_what_a_scan_finds": Share(3, 60),
     "test_changes_of_rows_are_those_of_the_model": Share(15, 100),
     "test_a_replica_goes_on_whatever_threads_and_others_do": Share(150, 3_000),
-    "test_bounds_in_sqlite_are_what_the_rows_say": Share(300, 6_000),
-    "test_bounds_in_postgresql_are_what_the_rows_say": Share(200, 1_000),
-    "test_aligned_groups_have_the_bounds_of_the_original": Share(400, 2_000),
-    "test_bounds_of_unaligned_groups_never_go_back": Share(400, 2_000),
-    "test_what_is_committed_stays_in_memory": Share(300, 2_000),
-    "test_what_is_committed_stays_in_sqlite": Share(60, 500),
+    "test_bounds_in_sqlite_are_what_the_rows_say": Share(150, 6_000),
+    "test_bounds_in_postgresql_are_what_the_rows_say": Share(80, 1_000),
+    "test_aligned_groups_have_the_bounds_of_the_original": Share(150, 2_000),
+    "test_bounds_of_unaligned_groups_never_go_back": Share(150, 2_000),
+    "test_what_is_committed_stays_in_memory": Share(150, 2_000),
+    "test_what_is_committed_stays_in_sqlite": Share(30, 500),
     "test_what_is_committed_stays_in_postgresql": Share(20, 150),
     "test_two_processes_agree_in_sqlite": Share(20, 150),
     "test_two_processes_agree_in_postgresql": Share(12, 100),
