@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 METASTORE = "metastore.sqlite"
-INSERT = "INSERT INTO t SELECT id, repeat('x', 100) FROM range({}, {}, 1, 4)"
+INSERT = "INSERT INTO t SELECT id, repeat('x', 1000) FROM range({}, {}, 1, 4)"
 COUNTED = "SELECT count(*), sum(k) FROM t"
 
 
@@ -41,13 +41,13 @@ def test_a_backup_of_a_running_environment_can_be_restored(tmp_path):
         before.sql("USE slackwater")
         before.sql("CREATE TABLE t (k BIGINT, s STRING)")
         before.sql("CREATE MATERIALIZED VIEW v AS SELECT k % 7 AS r, sum(k) AS n FROM t GROUP BY 1")
-        before.sql(INSERT.format(0, 60000))
+        before.sql(INSERT.format(0, 6000))
         copy_files(place, backup)
-        before.sql(INSERT.format(60000, 120000))
+        before.sql(INSERT.format(6000, 12000))
         before.sql("DELETE FROM t WHERE k % 2 = 0")
         expected = before.rows(COUNTED)
         copy_metastore(place, backup)
-        before.sql("DELETE FROM t WHERE k < 100000")
+        before.sql("DELETE FROM t WHERE k < 10000")
         copy_files(place, backup)
     wait_until(lambda: not coordinators(place), what="the coordinator has ended")
     shutil.rmtree(place)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from tests.support.applications.application import (
     ROOT,
@@ -17,7 +15,6 @@ from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
 
-PYTHON = {"PYSPARK_PYTHON": sys.executable}
 F = "spark_catalog.default"
 DEFINER = "definer"
 """A session whose current catalog is Spark's."""
@@ -190,13 +187,13 @@ def python_views_go_on(place):
 
 def test_functions_mean_what_they_meant_when_the_view_was_made(location):
     """Those of SQL and of Python, also under another coordinator, and in another application."""
-    with Application(location, variables=PYTHON) as first:
+    with Application(location) as first:
         first.sql("USE slackwater")
         sql_views_made(first)
         first.sql(f"CREATE SCHEMA {PYTHONS}")
         first.sql(f"USE {PYTHONS}")
         python_views_made(first)
-    with Application(location, variables=PYTHON) as second:
+    with Application(location) as second:
         second.sql("USE slackwater")
         sql_views_go_on(second)
         second.sql(f"USE {PYTHONS}")
@@ -223,7 +220,7 @@ def modules(tmp_path_factory):
 def place(tmp_path_factory, modules):
     paths = {"PYTHONPATH": f"{ROOT / 'python'}:{ROOT}:{modules}"}
     location = tmp_path_factory.mktemp("functions") / "environment"
-    with Application(location, variables={**PYTHON, **paths}) as application:
+    with Application(location, variables=paths) as application:
         application.sql("USE slackwater")
         yield application
 

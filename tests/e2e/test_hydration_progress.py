@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import sys
 
 import pytest
 from tests.support.applications.application import Application, SqlError
@@ -59,7 +58,6 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     conf = {"spark.sql.files.maxPartitionBytes": "500k", "spark.sql.files.openCostInBytes": "0"}
     events = tmp_path / "lineage.jsonl"
     variables = {
-        "PYSPARK_PYTHON": sys.executable,
         "OPENLINEAGE__TRANSPORT__TYPE": "file",
         "OPENLINEAGE__TRANSPORT__LOG_FILE_PATH": str(events),
         "OPENLINEAGE__TRANSPORT__APPEND": "true",
@@ -67,7 +65,7 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     with (
         contextlib.closing(Gate(tmp_path / "first")) as first,
         contextlib.closing(Gate(tmp_path / "second")) as second,
-        Application(tmp_path / "environment", conf=conf, variables=variables) as place,
+        Application(tmp_path / "environment", conf=conf, alone=True) as place,
     ):
         place.sql("USE slackwater")
         place.sql("CREATE TABLE t (k BIGINT)")

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 SECRET = "hidden-Qx81"
 BODY_LIMIT = 16 * 1024
-EXAMPLES = 200
+EXAMPLES = 100
 STATUSES = (200, 400, 401, 404, 405, 409, 413, 429)
 """All but 503: somebody leads, and it does not take too long."""
 WEBHOOK = "/api/webhook/slackwater/default/{source}"

@@ -146,7 +146,10 @@ def _cases():
 
 
 CASES = _cases()
-EMPTY = {"tpch": {"q02", "q18", "q20", "q21", "q22"}, "constants": {"nothing"}}
+COMPUTED = {"tpch": {"q01", "q04", "q07", "q13", "q15", "q17"}}
+"""Of a large group, the queries whose rows are compared: each form is in a group of its own, and
+test_tpch_views.py compares the rows of all views."""
+EMPTY = {"constants": {"nothing"}}
 """Queries that have no rows here, so that there is less to compare."""
 
 TPCH_TABLES = (
@@ -195,7 +198,8 @@ def test_a_second_analysis_gives_the_same_plan(group):
 def test_the_plans_compute_the_rows_of_their_queries(group):
     name, schema, queries = group
     empty = set()
-    for query, text in queries.items():
+    for query in COMPUTED.get(name, queries):
+        text = queries[query]
         rows = schema.rows(text)
         assert schema.computed(schema.first(text)) == rows, text
         if not rows:

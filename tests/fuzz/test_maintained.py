@@ -14,7 +14,8 @@ from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
-CASES = 6
+SEEDS = (1, 2, 3, 4)
+"""Of cases that are small: `make fuzz` has the others."""
 DRAFTS = 400
 MAPS = ("map", "maps")
 ELEMENTS = {
@@ -68,7 +69,7 @@ ELEMENTS = {
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_case_equals_duckdb_in_each_run(declared, seed):
     """`make fuzz SEED=<seed>` makes it smaller."""
     outcome = outcome_of(declared, draft(seed).case())

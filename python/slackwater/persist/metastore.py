@@ -51,7 +51,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from slackwater.persist.migrations import HISTORY, History
-from slackwater.persist.tables import environment
+from slackwater.persist.tables import environment, metadata
 from slackwater.repr.errors import SlackwaterError, invalid_option, user_error
 
 T = TypeVar("T")
@@ -137,9 +137,10 @@ def create_all(
 ) -> None:
     """Makes the tables and the environment's row in a metastore that has none.
 
-    A metastore of an older version stays as it is: whoever takes the lead upgrades it. Several
-    processes may do this at the same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the
-    environment was made by a newer program, and SLACKWATER_METASTORE_UNAVAILABLE.
+    They are made as they are declared, which is what the history leads to. A metastore of an older
+    version stays as it is: whoever takes the lead upgrades it. Several processes may do this at the
+    same time. Raises SLACKWATER_ENVIRONMENT_VERSION when the environment was made by a newer
+    program, and SLACKWATER_METASTORE_UNAVAILABLE.
     """
 
     def look(conn: Connection) -> bool:
@@ -153,11 +154,11 @@ def create_all(
             conn.execute(select(func.pg_advisory_xact_lock(_CREATION_LOCK)))
         if look(conn):
             return
-        history.upgrade(conn, None)
+        metadata.create_all(conn, checkfirst=False)
         conn.execute(
             insert(environment).values(
                 id=1,
-                version=history.head,
+                version=HISTORY.head,
                 epoch=0,
                 commit_token="",
                 tables_upper=0,

@@ -1,5 +1,6 @@
-"""All tables of the metastore, as `migrations.HISTORY` makes them.
+"""All tables of the metastore: a new one gets them as they are declared here.
 
+`migrations.HISTORY` leads an older one to the same.
 They are declared here and nowhere else: what compares `metadata` with a database, such as
 `make revision`, takes a table that it does not know for one that is to be dropped.
 """

@@ -25,14 +25,19 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How a process is started: its folder, what runs it, and the variables that differ."""
+    """How a process is started: its folder, what runs it, and the variables that differ.
+
+    Functions of Python in its queries are run by what runs the tests.
+    """
 
     folder: Path
     python: tuple[str, ...] = (sys.executable,)
     variables: dict[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": f"{ROOT / 'python'}:{ROOT}", **self.variables}
+        paths = f"{ROOT / 'python'}:{ROOT}"
+        own = {"PYTHONPATH": paths, "PYSPARK_PYTHON": sys.executable}
+        return {**os.environ, **own, **self.variables}
 
 
 class Driver:

@@ -70,7 +70,7 @@ def in_memory() -> str:
 
 
 def copied(template: Engine, url: str, location: Path) -> Environment:
-    """An environment like that of `template`, without the time that migrations take."""
+    """An environment like that of `template`, without the time that its tables take."""
     environment = Environment(url, connect(url), str(location))
     with template.connect() as source, environment.engine.connect() as target:
         source.connection.driver_connection.backup(target.connection.driver_connection)
@@ -87,7 +87,7 @@ def new_database(request, tmp_path):
 
 @pytest.fixture(scope="session")
 def sqlite_template(tmp_path_factory):
-    """A metastore in which nothing has happened: a copy takes a fifth of what migrations take."""
+    """A metastore in which nothing has happened: a copy takes half of what its tables take."""
     folder = tmp_path_factory.mktemp("template")
     environment = new_environment(f"sqlite:///{folder}/metastore.db", folder)
     yield environment.engine

@@ -2,9 +2,9 @@
 
 The files ``versions/vNNNN_<what>.py`` are the history, for SQLite and PostgreSQL alike; the highest
 number is the version that this program knows. The version of a metastore is in its row
-`environment`, so opening one that is up to date needs no Alembic. Alembic's own table is made to
-agree with that row before each upgrade: a metastore from before there was such a table is upgraded
-like any other.
+`environment`, so neither making one nor opening one that is up to date needs Alembic. Alembic's own
+table is made to agree with that row before each upgrade: a metastore that has none is upgraded like
+any other.
 """
 
 from __future__ import annotations
