@@ -65,7 +65,7 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     with (
         contextlib.closing(Gate(tmp_path / "first")) as first,
         contextlib.closing(Gate(tmp_path / "second")) as second,
-        Application(tmp_path / "environment", conf=conf, alone=True) as place,
+        Application(tmp_path / "environment", conf=conf, variables=variables) as place,
     ):
         place.sql("USE slackwater")
         place.sql("CREATE TABLE t (k BIGINT)")
