@@ -60,7 +60,7 @@ class DataflowHistory:
         self._thread = threading.Thread(target=self._keep, name="dataflow-history", daemon=True)
 
     def records(self, now: Sequence[Kept]) -> tuple[Kept, ...]:
-        """What is known, and what replicas say `now`."""
+        """All that is known, and what replicas say `now`."""
         with self._lock:
             return self._core.records(now)
 
