@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import _thread
 import hashlib
+import queue
 import random
 import sys
 import threading
@@ -484,6 +485,8 @@ def install(scheduler: Scheduler) -> None:
         setattr(threading, primitive.__name__, partial(primitive, scheduler))
     threading.Thread = SimulatedThread  # type: ignore[misc, assignment]
     threading.current_thread = current_thread  # type: ignore[assignment]
+    # The other one waits where nobody can take its turn.
+    queue.SimpleQueue = queue.Queue  # type: ignore[misc, assignment]
     for name in ("monotonic", "monotonic_ns", "time", "time_ns", "sleep"):
         setattr(time, name, getattr(scheduler, name))
     uuid.uuid4 = scheduler.new_id

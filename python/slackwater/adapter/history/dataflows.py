@@ -68,9 +68,9 @@ class DataflowCore:
         self._count = 0
 
     def records(self, now: Iterable[Kept] = ()) -> tuple[Kept, ...]:
-        """What is known, and what there is `now`: of each dataflow and replica, the earliest first.
+        """All that is known, and what there is `now`, which is not noted.
 
-        Does not note it.
+        Of each dataflow and replica the earliest comes first.
         """
         found = {of: dict(known) for of, known in self._records.items()}
         for each in now:
@@ -139,7 +139,7 @@ class DataflowCore:
 
 
 def _key(record: Kept) -> tuple[_Of, Timestamp]:
-    """What a record is of, and the number by which it is known there; later ones have higher."""
+    """The kind, dataflow and replica of a record, and its number there; later ones have higher."""
     match record:
         case Ticked(replica, tick):
             return ("tick", tick.global_id, replica), tick.upper

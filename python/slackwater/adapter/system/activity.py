@@ -101,7 +101,7 @@ def global_lags(snapshot: SystemSnapshot) -> Iterator[tuple[GlobalId, int | None
 
 
 def _computed(snapshot: SystemSnapshot) -> Iterator[tuple[CatalogItem, Frontier]]:
-    """What is computed from other objects and has a frontier, with its upper."""
+    """The objects that are computed from others and have a frontier, with their uppers."""
     for item in items(snapshot, ItemKind.MATERIALIZED_VIEW, ItemKind.INDEX, ItemKind.SINK):
         own = snapshot.frontiers.get(item.id)
         if own is not None:

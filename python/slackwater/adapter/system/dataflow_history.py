@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from slackwater.adapter.history.dataflows import (
     DataflowCore,
     DataflowLimits,
@@ -24,8 +22,6 @@ OBSERVE_S = 60.0
 """So often replicas are asked for what they have done. They keep the last ticks by themselves."""
 STOP_S = 5.0
 """A coordinator that ends waits so long for the last records to be stored."""
-
-_log = structlog.get_logger("history")
 
 
 class DataflowHistory:
@@ -60,7 +56,7 @@ class DataflowHistory:
         self._thread = threading.Thread(target=self._keep, name="dataflow-history", daemon=True)
 
     def records(self, now: Sequence[Kept]) -> tuple[Kept, ...]:
-        """What is known, and what replicas say `now`."""
+        """All that is known, and what replicas say `now`."""
         with self._lock:
             return self._core.records(now)
 
@@ -90,8 +86,8 @@ class DataflowHistory:
         """Notes what replicas have done, and stores it. One that is silent is asked again later."""
         try:
             told = self._told()
-        except (TimeoutError, SlackwaterError) as error:
-            _log.info("replicas are silent", error=str(error))
+        except (TimeoutError, SlackwaterError):
+            # One that is silent, or has just ended, keeps nothing from those that come after it.
             told = ()
         now_ms = self._clock()
         with self._lock:

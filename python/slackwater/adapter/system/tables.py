@@ -155,7 +155,7 @@ class SystemTables:
         )
 
     def records(self) -> list[Kept]:
-        """What replicas say that the objects' dataflows have done.
+        """All that the objects' dataflows have done of late, as replicas say.
 
         Raises TimeoutError when a replica is silent.
         """

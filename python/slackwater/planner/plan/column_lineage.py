@@ -75,12 +75,12 @@ def column_lineage(plan: AnalyzedPlan) -> ColumnLineage | None:
 
 
 _Made = dict[tuple[str, str], str]
-"""What becomes of columns of collections, by collection and column."""
+"""The word for what becomes of columns of collections, by collection and column."""
 
 
 @dataclass(slots=True)
 class _Walk:
-    """What the columns of a plan are made of, as far as its operators were visited."""
+    """The columns of which those of a plan are made, as far as its operators were visited."""
 
     plan: AnalyzedPlan
     made: dict[ColumnNumber, _Made] = field(default_factory=dict)
