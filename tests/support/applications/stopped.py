@@ -62,12 +62,15 @@ _WRITING = ("120", "120")
 
 
 def _own_locks(process: int) -> list[tuple[str, str]]:
-    """What it has locked for itself alone, of any file: the first and the last byte."""
+    """What it has locked for itself alone of files of SQLite: the first and the last byte.
+
+    Its own mark it has locked to the end, which SQLite does with no file.
+    """
     locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     return [
         (lock[6], lock[7])
         for lock in locks
-        if lock[1:5] == ["POSIX", "ADVISORY", "WRITE", str(process)]
+        if lock[1:5] == ["POSIX", "ADVISORY", "WRITE", str(process)] and lock[7] != "EOF"
     ]
 
 
