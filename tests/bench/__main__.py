@@ -33,7 +33,9 @@ def main():
     console = Console()
     results = []
     for name in chosen:
-        with tempfile.TemporaryDirectory(prefix="slackwater-bench-") as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="slackwater-bench-", ignore_cleanup_errors=True
+        ) as folder:
             began = time.monotonic()
             for result in FIGURES[name](Path(folder)):
                 results.append(result)
