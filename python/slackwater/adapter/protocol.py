@@ -147,6 +147,11 @@ class Bind:
     views: tuple[GlobalId, ...] = ()
     ended: tuple[EndedRead, ...] = ()
 
+    @property
+    def names_no_time(self) -> bool:
+        """Whether the time is to be chosen for all relations."""
+        return self.as_of is None and not any(each.as_of for each in self.relations)
+
 
 @dataclass(frozen=True, slots=True)
 class BindAnswer:

@@ -30,6 +30,7 @@ from slackwater.adapter.history.events import (
     Wrote,
 )
 from slackwater.adapter.history.files import HistoryFiles
+from slackwater.adapter.history.passes import Passes
 from slackwater.adapter.history.records import KINDS, Record, SessionBegan, Statement
 from slackwater.adapter.history.store import HistoryStore
 from slackwater.adapter.protocol import UnboundRead
@@ -39,8 +40,6 @@ from slackwater.planner.parser import parameters, variables
 
 PASS_S = 1.0
 """So often what is new is stored."""
-STOP_S = 5.0
-"""A coordinator that ends waits so long for the last of the history to be stored."""
 WAITING_AT_MOST = 10_000
 """The most events that wait: whoever brings one more applies them."""
 
@@ -92,8 +91,9 @@ class History:
             most=3 * limits.records,
             age_ms=limits.age_ms,
         )
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="history", daemon=True)
+        self._passes = Passes(
+            "history", PASS_S, lambda: self._pass(PASS_S * 1000), lambda: self._pass(0)
+        )
 
     # What calls tell
 
@@ -173,19 +173,11 @@ class History:
 
     def start(self) -> None:
         """Begins to store, and to read what leaders before have stored."""
-        self._thread.start()
+        self._passes.start()
 
     def stop(self) -> None:
         """Stores what there is, unless that takes long, and ends."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-
-    def _keep(self) -> None:
-        while not self._closing.is_set():
-            self._pass(PASS_S * 1000)
-            self._closing.wait(PASS_S)
-        self._pass(0)
+        self._passes.stop()
 
     def _pass(self, settle_ms: float) -> None:
         """Stores what is new, and statements that run for `settle_ms` already."""

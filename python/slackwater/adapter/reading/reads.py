@@ -160,15 +160,14 @@ class Reads:
         """
         if asked.write_targets:
             check_write_outside_block(session.transaction, "A write that reads relations")
-        free = asked.as_of is None and not any(each.as_of for each in asked.relations)
-        if free:
+        if asked.names_no_time:
             self.wait_for_snapshots((each.id for each in asked.relations), cancellation)
         for _ in range(ATTEMPTS - 1):
             try:
                 return self._bind(session, asked, cancellation)
             except SlackwaterError as error:
                 # A view that recovered meanwhile has no contents for the time that was chosen.
-                if not free or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
+                if not asked.names_no_time or error.condition != "SLACKWATER_NO_VALID_TIMESTAMP":
                     raise
         return self._bind(session, asked, cancellation)
 
@@ -182,7 +181,6 @@ class Reads:
         items = [self._readable(relation.id) for relation in asked.relations]
         token = uuid.uuid4().hex
         own = [relation.as_of for relation in asked.relations]
-        free_of_time = bool(items) and asked.as_of is None and not any(own)
         write_targets = asked.write_targets
         opened = self._open_hold(token, session, items, write_targets, cancellation)
         cluster = self.relations.state.id_of_cluster(session.variable("cluster"))
@@ -217,7 +215,7 @@ class Reads:
         views = self._indexed(asked.views, cluster)
         most = session.result_limit_bytes
         if not opened.locked:
-            again = free_of_time and self._may_read_again(session, items, answers, timestamp)
+            again = asked.names_no_time and self._may_read_again(session, items, answers, timestamp)
             return BindAnswer(timestamp, hold, tuple(answers), most, again, views=views)
         with self._lock:
             opened.last_renewed_s = self.lease.monotonic()
@@ -238,7 +236,8 @@ class Reads:
         find no error at any time from now on: the mark tells of those that come.
         """
         return (
-            all(answer.get("indexes") for answer in answers)
+            bool(items)
+            and all(answer.get("indexes") for answer in answers)
             and Isolation(session.variable("transaction_isolation"))
             is Isolation.STRICT_SERIALIZABLE
             and not in_block(session.transaction)

@@ -13,6 +13,7 @@ from slackwater.adapter.history.dataflows import (
     Ticked,
 )
 from slackwater.adapter.history.files import HistoryFiles
+from slackwater.adapter.history.passes import Passes
 from slackwater.adapter.history.store import HistoryStore
 from slackwater.persist.blobs import Blobs
 from slackwater.repr.errors import SlackwaterError
@@ -20,8 +21,6 @@ from slackwater.repr.errors import SlackwaterError
 FOLDER = "history_of_dataflows"
 OBSERVE_S = 60.0
 """So often replicas are asked for what they have done. They keep the last ticks by themselves."""
-STOP_S = 5.0
-"""A coordinator that ends waits so long for the last records to be stored."""
 
 
 class DataflowHistory:
@@ -52,8 +51,7 @@ class DataflowHistory:
             most=limits.records,
             age_ms=limits.age_ms,
         )
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="dataflow-history", daemon=True)
+        self._passes = Passes("dataflow-history", OBSERVE_S, self.observe, self.observe)
 
     def records(self, now: Sequence[Kept]) -> tuple[Kept, ...]:
         """All that is known, and what replicas say `now`."""
@@ -68,19 +66,11 @@ class DataflowHistory:
     def start(self, told: Callable[[], Sequence[Kept]]) -> None:
         """Begins to observe what `told` says: all that replicas know. It may raise TimeoutError."""
         self._told = told
-        self._thread.start()
+        self._passes.start()
 
     def stop(self) -> None:
         """Stores what there is, unless that takes long, and ends. Replicas have to be there."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-
-    def _keep(self) -> None:
-        while not self._closing.is_set():
-            self.observe()
-            self._closing.wait(OBSERVE_S)
-        self.observe()
+        self._passes.stop()
 
     def observe(self) -> None:
         """Notes what replicas have done, and stores it. One that is silent is asked again later."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from slackwater.adapter.history.files import HistoryFiles
 from slackwater.adapter.history.lags import MINUTE_MS, LagCore, LagLimits, LagsOfMinute
+from slackwater.adapter.history.passes import Passes
 from slackwater.adapter.history.store import HistoryStore
 from slackwater.persist.blobs import Blobs
 from slackwater.repr.ids import GlobalId
@@ -14,8 +15,6 @@ from slackwater.repr.ids import GlobalId
 FOLDER = "history_of_lags"
 OBSERVE_S = 5.0
 """So often all lags are observed: a lag grows by no more than that unseen."""
-STOP_S = 5.0
-"""A coordinator that ends waits so long for the last minute to be stored."""
 
 
 class LagHistory:
@@ -41,8 +40,9 @@ class LagHistory:
             most=limits.age_ms // MINUTE_MS,
             age_ms=limits.age_ms,
         )
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lags", daemon=True)
+        self._passes = Passes(
+            "lags", OBSERVE_S, self.observe, lambda: self._store(also_running=True)
+        )
 
     def minutes(self) -> tuple[LagsOfMinute, ...]:
         """The minutes that are over, the earliest first."""
@@ -57,19 +57,11 @@ class LagHistory:
     def start(self, lags: Callable[[], Mapping[GlobalId, int]]) -> None:
         """Begins to observe what `lags` says, in milliseconds by object."""
         self._lags = lags
-        self._thread.start()
+        self._passes.start()
 
     def stop(self) -> None:
         """Stores what there is, unless that takes long, and ends."""
-        self._closing.set()
-        if self._thread.is_alive():
-            self._thread.join(STOP_S)
-
-    def _keep(self) -> None:
-        while not self._closing.is_set():
-            self.observe()
-            self._closing.wait(OBSERVE_S)
-        self._store(also_running=True)
+        self._passes.stop()
 
     def observe(self) -> None:
         """Notes the lags of now, and stores the minutes that are over."""
