@@ -1,13 +1,7 @@
 package org.apache.spark.sql.slackwater.hold
 
 import java.lang.ref.{Cleaner, WeakReference}
-import java.util.concurrent.{
-  ConcurrentHashMap,
-  ConcurrentLinkedQueue,
-  Executors,
-  LinkedBlockingQueue,
-  TimeUnit
-}
+import java.util.concurrent.{ConcurrentHashMap, ConcurrentLinkedQueue, Executors}
 import java.util.concurrent.atomic.{AtomicBoolean, AtomicLong}
 
 import scala.jdk.CollectionConverters._
@@ -21,7 +15,7 @@ import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SQLExecution
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
-import org.apache.spark.sql.slackwater.process.Threads
+import org.apache.spark.sql.slackwater.process.{Lingering, Threads}
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
 
 /** The promise that what a bind named stays readable. Released once, or consumed by a write.
@@ -151,14 +145,13 @@ private[slackwater] object Holds extends Logging {
   private val listening = java.util.Collections.newSetFromMap(
     new ConcurrentHashMap[String, java.lang.Boolean]()
   )
-  private val waiting = new LinkedBlockingQueue[Released]()
-  private val sending = new AtomicBoolean
 
   /** After so long a hold that has ended is released by a call of its own. */
   private val lingerMs = 50L
   private lazy val sender = Executors.newSingleThreadScheduledExecutor(
     Threads.factory("slackwater-release")
   )
+  private val waiting = new Lingering[Released](sender, lingerMs)(send)
 
   /** What is read after the execution that made it has ended. PySpark's have no name at all. */
   private val lazyActions = Set("toLocalIterator", "rdd", "checkpoint", "localCheckpoint")
@@ -219,26 +212,18 @@ private[slackwater] object Holds extends Logging {
       session: String,
       name: String,
       outcome: Outcome
-  ): Unit = {
-    waiting.add(Released(coordinator, session, name, outcome, System.nanoTime))
-    sendLater()
-  }
-
-  private def sendLater(): Unit =
-    if (!sending.getAndSet(true)) {
-      val _ = sender.schedule((() => send()): Runnable, lingerMs, TimeUnit.MILLISECONDS)
-    }
+  ): Unit = waiting.add(Released(coordinator, session, name, outcome, System.nanoTime))
 
   /** Runs `body`, a call of the coordinator, with the holds there that have ended, which the call
     * releases. If it fails, they are released later.
     */
   def releasing[A](coordinator: Coordinator)(body: Seq[Released] => A): A = {
-    val (ours, others) = drained().partition(_.coordinator eq coordinator)
-    again(others)
+    val (ours, others) = waiting.take().partition(_.coordinator eq coordinator)
+    others.foreach(waiting.add)
     try body(ours)
     catch {
       case error: Throwable =>
-        again(ours)
+        ours.foreach(waiting.add)
         throw error
     }
   }
@@ -256,21 +241,8 @@ private[slackwater] object Holds extends Logging {
     }
   }
 
-  private def again(ended: Seq[Released]): Unit =
-    if (ended.nonEmpty) {
-      waiting.addAll(ended.asJava)
-      sendLater()
-    }
-
-  private def drained(): Seq[Released] = {
-    val batch = new java.util.ArrayList[Released]()
-    waiting.drainTo(batch)
-    batch.asScala.toSeq
-  }
-
-  private def send(): Unit = {
-    sending.set(false)
-    drained().groupBy(hold => (hold.coordinator, hold.session)).foreach {
+  private def send(ended: Seq[Released]): Unit =
+    ended.groupBy(hold => (hold.coordinator, hold.session)).foreach {
       case ((coordinator, session), holds) =>
         val body = Json.obj().put("session", session)
         describe(holds, body, "holds")
@@ -280,5 +252,4 @@ private[slackwater] object Holds extends Logging {
           case NonFatal(e) => logDebug("A hold could not be released", e)
         }
     }
-  }
 }

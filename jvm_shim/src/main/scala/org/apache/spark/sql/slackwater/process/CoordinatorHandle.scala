@@ -78,7 +78,7 @@ final class CoordinatorHandle private (
   // A coordinator that was started anew does not know of these blocks, and must refuse what follows.
   private val openBlocks = ConcurrentHashMap.newKeySet[String]()
   private val locks = new WriteLocks(renew)
-  private val unbound = new UnboundReads(body => { val _ = call("/v1/reads", body) })
+  private val unbound = new UnboundReads(post("/v1/reads", _))
 
   override def call(path: String, body: ObjectNode): JsonNode = {
     locks.called(path, body)
@@ -147,12 +147,19 @@ final class CoordinatorHandle private (
   /** Whether the session has called this coordinator, or is just about to. */
   private def knows(id: String): Boolean = sessions.contains(id)
 
-  private def renew(holds: Seq[String]): Unit = endpoint.filter(_.isAlive).foreach { at =>
+  private def renew(holds: Seq[String]): Unit = {
     val body = Json.obj()
-    val names = body.putArray("holds")
-    holds.foreach(names.add)
-    Try(http.send(request(at, "/v1/renew", body, Some(closeLimit)), discarding))
+    body.set[ObjectNode]("holds", Json.texts(holds))
+    post("/v1/renew", body)
   }
+
+  /** Tells the coordinator something, if it lives. Best effort, and soon over: starts nothing, raises
+    * nothing.
+    */
+  private def post(path: String, body: ObjectNode): Unit =
+    endpoint.filter(_.isAlive).foreach { at =>
+      Try(http.send(request(at, path, body, Some(closeLimit)), discarding))
+    }
 
   /** Notes a session that calls; whether it is new. */
   private[slackwater] def openSession(id: String): Boolean = sessions.add(id)
@@ -163,11 +170,7 @@ final class CoordinatorHandle private (
     openBlocks.remove(id)
     forget(id)
     unbound.flush()
-    endpoint.filter(_.isAlive).foreach { at =>
-      val body = Json.obj()
-      body.put("session", id)
-      Try(http.send(request(at, "/v1/session/close", body, Some(closeLimit)), discarding))
-    }
+    post("/v1/session/close", Json.obj().put("session", id))
   }
 
   /** Lets the coordinator end. The application is over. */
@@ -509,7 +512,7 @@ final class CoordinatorHandle private (
 object CoordinatorHandle extends Logging {
 
   /** Calls about what has ended, for which no coordinator is started. */
-  private val afterwards = Set("/v1/release", "/v1/scanned", "/v1/reads")
+  private val afterwards = Set("/v1/release", "/v1/scanned")
 
   private val closeLimit = Duration.ofSeconds(2)
 

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.process
 
+import java.util.UUID
+
 import scala.util.Try
 
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -17,6 +19,10 @@ private[slackwater] object RunningStatement {
   /** The number of its SQL execution: that of the outermost one, which others may run within. */
   def execution(context: SparkContext): Option[String] =
     Option(context.getLocalProperty(SQLExecution.EXECUTION_ROOT_ID_KEY))
+
+  /** The name of the statement in the history: that number, or a name of its own. */
+  def name(context: SparkContext): String =
+    execution(context).getOrElse(UUID.randomUUID.toString)
 
   /** Puts the statement's text into a request, if it has one; `planned` is planned without a number.
     */

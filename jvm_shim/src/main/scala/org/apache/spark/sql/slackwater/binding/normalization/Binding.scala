@@ -1,6 +1,5 @@
 package org.apache.spark.sql.slackwater.binding.normalization
 
-import java.util.UUID
 import java.util.concurrent.atomic.AtomicLong
 
 import com.fasterxml.jackson.databind.node.ObjectNode
@@ -65,9 +64,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
       else {
         val writes = scope.exists(_.writeTargets.nonEmpty)
         val limited = !writes && !SparkSessions.isInternal(session)
-        val found =
-          if (cached || !limited) None
-          else UnboundRead.of(session, plan, wanted)
+        val found = if (cached || !limited) None else UnboundRead.of(session, plan, wanted)
         found.foreach(read => follow(read.hold, scope, end))
         val read = found.getOrElse {
           val answer = bind(plan, wanted, scope, end)
@@ -110,8 +107,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
   ): Bound = {
     val coordinator = wanted.coordinator.getOrElse(SparkSessions.coordinator(session))
     val context = session.sparkContext
-    val name = RunningStatement.execution(context).getOrElse(UUID.randomUUID.toString)
-    val body = SparkSessions.request(session).put("execution", name)
+    val body = SparkSessions.request(session).put("execution", RunningStatement.name(context))
     RunningStatement.describe(context, body, Some(plan))
     val shared = wanted.sharedTime
     val relations = body.putArray("relations")
@@ -127,7 +123,7 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     shared.fold(body.putNull("as_of"))(t => body.set[ObjectNode]("as_of", t.toJson))
     val targets = wanted.writeTarget.toSeq ++ scope.toSeq.flatMap(_.writeTargets)
     body.set[ObjectNode]("write_targets", Json.texts(targets.distinct))
-    val reads = if (targets.isEmpty && shared.isEmpty) wanted.free.getOrElse(Nil) else Nil
+    val reads = if (targets.isEmpty) wanted.plainReads else Nil
     val answer = Holds.releasing(coordinator) { ended =>
       if (ended.nonEmpty) Holds.describe(ended, body, "released")
       coordinator.bind(body, reads)

@@ -137,14 +137,15 @@ private final class Collector extends PlanWalk {
     (relations.map { case (_, own, around) => own.orElse(around) } ++ nows)
       .forall(_.exists(!_.atLeast))
 
-  /** The relations, if all that the query needs is their contents at the time of a plain read. */
-  def free: Option[Seq[RelationRead]] =
-    Option.when(
-      relations.nonEmpty && nows.isEmpty && writeTarget.isEmpty &&
-        relations.forall { case (_, own, around) => own.isEmpty && around.isEmpty }
-    )(relations.map { case (table, _, _) =>
-      RelationRead(table.id, Collector.required(table))
-    }.toSeq)
+  /** The relations, if all that the query needs is their contents at the time of a plain read; else
+    * none. To be asked when the walk is over.
+    */
+  lazy val plainReads: Seq[RelationRead] = {
+    val plain = nows.isEmpty && writeTarget.isEmpty &&
+      relations.forall { case (_, own, around) => own.isEmpty && around.isEmpty }
+    if (plain) relations.map(each => RelationRead(each._1.id, Collector.required(each._1))).toSeq
+    else Nil
+  }
 
   /** The one time that the statement gives to everything that has none of its own. */
   def sharedTime: Option[ReadTime] = {

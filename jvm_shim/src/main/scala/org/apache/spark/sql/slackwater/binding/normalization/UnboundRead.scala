@@ -1,10 +1,9 @@
 package org.apache.spark.sql.slackwater.binding.normalization
 
-import java.util.UUID
-
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode
 
+import org.apache.spark.sql.catalyst.CurrentUserContext
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
@@ -39,16 +38,16 @@ private[normalization] final case class FoundRead(
   * that the coordinator still led, and had no other catalog and no errors to tell of. Where any of this
   * is not so, or an index is behind, the query is bound as any other.
   */
-private[normalization] object UnboundRead {
+private[normalization] object UnboundRead extends PredicateHelper {
 
   def of(session: SparkSession, plan: LogicalPlan, wanted: Collector): Option[FoundRead] = {
     val beganNs = System.nanoTime
+    val reads = wanted.plainReads
     for {
-      coordinator <- wanted.coordinator
-      reads <- wanted.free
+      coordinator <- wanted.coordinator if reads.nonEmpty
       known <- coordinator.known(SparkSessions.id(session), reads)
-      offers = wanted.relations.map(_._1.id).zip(known.offers).toMap
-      read <- substituted(plan, wanted.relations.size, known.timestamp, offers)
+      offers = reads.map(_.id).zip(known.offers).toMap
+      read <- substituted(plan, reads.size, known.timestamp, offers)
       if known.stillCounts()
     } yield {
       val told = describe(session, plan, known.timestamp)
@@ -85,7 +84,7 @@ private[normalization] object UnboundRead {
     case alias: SubqueryAlias =>
       filtered(condition, alias.child, asOf, offers).map(rows => alias.copy(child = rows))
     case relation @ V2Relation(Ours(table)) if isPlain(table) =>
-      val fixed = splitConjuncts(condition).filter(isFixed)
+      val fixed = splitConjunctivePredicates(condition).filter(isFixed)
       offers.get(table.id).filter(_ => fixed.nonEmpty).flatMap { indexes =>
         val name = DataErrors.nameOf(table.description)
         val output = relation.asInstanceOf[DataSourceV2Relation].output
@@ -97,11 +96,6 @@ private[normalization] object UnboundRead {
   /** Whether rows have the columns under the names of the table. */
   private def isPlain(table: SlackwaterTable): Boolean = !table.isInstanceOf[IdentifiedTable]
 
-  private def splitConjuncts(condition: Expression): Seq[Expression] = condition match {
-    case And(left, right) => splitConjuncts(left) ++ splitConjuncts(right)
-    case other            => Seq(other)
-  }
-
   /** Whether the values in a condition are the same whenever they are computed. The optimizer has yet
     * to say what the present time is, and that the text `today` is a date.
     */
@@ -109,16 +103,14 @@ private[normalization] object UnboundRead {
     case cast: Cast =>
       cast.child.dataType.isInstanceOf[StringType] && cast.dataType.isInstanceOf[DatetimeType]
     case _: AttributeReference | _: Literal => false
-    case leaf                               => leaf.children.isEmpty
+    case other                              => other.children.isEmpty
   }
 
   private def describe(session: SparkSession, plan: LogicalPlan, timestamp: Long): ObjectNode = {
     val context = session.sparkContext
-    val asked = SparkSessions.request(session)
     val told = Json.obj().put("session", SparkSessions.id(session)).put("timestamp", timestamp)
-    val name = RunningStatement.execution(context).getOrElse(UUID.randomUUID.toString)
-    told.put("execution", name).put("user", asked.path("context").path("user").asText)
-    told.set[ObjectNode]("application", asked.get("application"))
+    told.put("execution", RunningStatement.name(context))
+    told.put("user", CurrentUserContext.getCurrentUser).put("application", context.appName)
     RunningStatement.describe(context, told, Some(plan))
     told
   }
