@@ -2,10 +2,13 @@ package org.apache.spark.sql.slackwater.process
 
 import java.util.concurrent.{ExecutorService, Executors, ThreadFactory}
 
-/** Daemon threads that inherit nothing.
+import org.apache.spark.util.Utils
+
+/** Daemon threads that inherit nothing but where classes are looked for.
   *
   * Spark keeps the active session in an inheritable thread-local: a thread that is started below a
-  * user's statement would keep that session alive, and run as it.
+  * user's statement would keep that session alive, and run as it. Since Java 19 such a thread looks
+  * for classes among those of the system, where neither this jar nor those of the user are.
   */
 private[slackwater] object Threads {
 
@@ -22,6 +25,7 @@ private[slackwater] object Threads {
   private def named(name: String)(body: => Unit): Thread = {
     val thread = new Thread(null, () => body, name, 0, false)
     thread.setDaemon(true)
+    thread.setContextClassLoader(Utils.getContextOrSparkClassLoader)
     thread
   }
 }
