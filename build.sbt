@@ -26,10 +26,15 @@ def jarsOfShim(project: File, minor: String): Seq[File] = {
   found
 }
 
-// What org.apache.spark.launcher.JavaModuleOptions opens, as far as rows outside the heap need it.
-val opensOfSpark = Seq("java.lang", "java.nio", "java.util", "sun.nio.ch")
-  .map(name => s"--add-opens=java.base/$name=ALL-UNNAMED") :+
-  "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED"
+// What Spark itself starts a JVM with, which differs from one Java to another.
+def optionsOfSpark(jars: File): Seq[String] = {
+  val launcher = IO.listFiles(jars).filter(_.getName.startsWith("spark-launcher_")).map(_.toURI.toURL)
+  val options = new java.net.URLClassLoader(launcher, ClassLoader.getPlatformClassLoader)
+    .loadClass("org.apache.spark.launcher.JavaModuleOptions")
+    .getMethod("defaultModuleOptionArray")
+    .invoke(null)
+  options.asInstanceOf[Array[String]].toSeq
+}
 
 lazy val root = (project in file("."))
   .settings(
@@ -52,7 +57,7 @@ lazy val root = (project in file("."))
       "org.scalatestplus" %% "scalacheck-1-18" % "3.2.19.0" % Test
     ),
     Test / fork := true,
-    Test / javaOptions ++= Seq("-Xmx2g", "-XX:+UseSerialGC") ++ opensOfSpark,
+    Test / javaOptions ++= Seq("-Xmx2g", "-XX:+UseSerialGC") ++ optionsOfSpark(sparkJars.value),
     Compile / resourceGenerators += Def.task {
       val catalogue = "slackwater-error-conditions.json"
       val target = (Compile / resourceManaged).value / "error" / catalogue

@@ -38,7 +38,9 @@ from slackwater.spark import session as spark_session
 Outcome = Literal["ok", "warn", "FAIL", "skip"]
 
 DEFAULT_LOCATION = "slackwater-environment"
-SUPPORTED_JAVA = (17, 21)
+SUPPORTED_JAVA = (17, 21, 25)
+# Spark's documentation tells of the defect: JDK-8377811, of the usual garbage collector.
+_UNSAFE_JAVA, _SAFE_JAVA = (25,), (25, 0, 3)
 SUPPORTED_SPARK = "4.2"
 LEAST_FREE_BYTES = 100 * 2**20
 ADVISED_FREE_BYTES = 2**30
@@ -152,7 +154,7 @@ def _python() -> Finding:
 def _java() -> Finding:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    advice = "install a JDK 17 or 21 and let JAVA_HOME or PATH name it"
+    advice = "install a JDK 17, 21 or 25 and let JAVA_HOME or PATH name it"
     if program is None or not Path(program).exists():
         return Finding("java", "FAIL", f"no java at {program or 'PATH'}", advice)
     try:
@@ -165,19 +167,21 @@ def _java() -> Finding:
         )
     except (OSError, subprocess.SubprocessError) as error:
         return Finding("java", "FAIL", f"{program} does not run: {error}", advice)
-    found = java_major(answer.stderr + answer.stdout)
-    if found not in SUPPORTED_JAVA:
-        return Finding("java", "FAIL", f"version {found or 'unknown'} ({program})", advice)
-    return Finding("java", "ok", f"{found} ({program})")
+    version = java_version(answer.stderr + answer.stdout)
+    if version is None or version[0] not in SUPPORTED_JAVA:
+        known = ".".join(map(str, version)) if version else "unknown"
+        return Finding("java", "FAIL", f"version {known} ({program})", advice)
+    text = f"{version[0]} ({program})"
+    if _UNSAFE_JAVA <= version < _SAFE_JAVA:
+        safe = ".".join(map(str, _SAFE_JAVA))
+        return Finding("java", "warn", text, f"install Java {safe}: those before it may lose data")
+    return Finding("java", "ok", text)
 
 
-def java_major(text: str) -> int | None:
-    """The major version in the output of ``java -version``; None when it names none."""
-    quoted = re.search(r'version "(\d+)(?:\.(\d+))?', text)
-    if quoted is None:
-        return None
-    major = int(quoted[1])
-    return int(quoted[2]) if major == 1 and quoted[2] else major
+def java_version(text: str) -> tuple[int, ...] | None:
+    """The version in the output of ``java -version``, as (17, 0, 15); None when it names none."""
+    quoted = re.search(r'version "(?:1\.)?(\d+(?:\.\d+)*)', text)
+    return tuple(int(part) for part in quoted[1].split(".")) if quoted else None
 
 
 def _spark() -> Finding:

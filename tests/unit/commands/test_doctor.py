@@ -16,28 +16,45 @@ from slackwater.persist.locations import PASSWORD, parse_location
 
 
 @pytest.mark.parametrize(
-    ("text", "major"),
+    ("text", "version"),
     [
-        ('openjdk version "17.0.15" 2025-04-15', 17),
-        ('openjdk version "21" 2023-09-19', 21),
-        ('java version "1.8.0_392"', 8),
+        ('openjdk version "17.0.15" 2025-04-15', (17, 0, 15)),
+        ('openjdk version "21" 2023-09-19', (21,)),
+        ('openjdk version "26-ea" 2026-03-17', (26,)),
+        ('java version "1.8.0_392"', (8, 0)),
         ("no such thing", None),
     ],
 )
-def test_java_version(text, major):
-    assert doctor.java_major(text) == major
+def test_java_version(text, version):
+    assert doctor.java_version(text) == version
+
+
+def _java_of_version(home, version):
+    program = home / "bin" / "java"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+    program.chmod(0o755)
 
 
 def test_java_of_another_version_fails_with_advice(tmp_path, monkeypatch):
-    program = tmp_path / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    program.chmod(0o755)
+    _java_of_version(tmp_path, "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     finding = doctor._java()
     assert finding.outcome == "FAIL"
     assert "11" in finding.text
     assert "17" in finding.advice
+
+
+@pytest.mark.parametrize(
+    ("version", "outcome"),
+    [("17.0.15", "ok"), ("21.0.8", "ok"), ("25", "warn"), ("25.0.2", "warn"), ("25.0.3", "ok")],
+)
+def test_java_that_spark_supports(tmp_path, monkeypatch, version, outcome):
+    """A Java that may lose data is told of."""
+    _java_of_version(tmp_path, version)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    finding = doctor._java()
+    assert (finding.outcome, "25.0.3" in finding.advice) == (outcome, outcome == "warn")
 
 
 def test_no_java_fails(tmp_path, monkeypatch):
