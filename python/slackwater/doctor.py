@@ -22,7 +22,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import inspect
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from slackwater.persist.locations import (
@@ -71,7 +71,7 @@ class Installation:
     """The installation that is examined. `url` is the metastore's."""
 
     location: str
-    url: str
+    url: str | URL
     metastore: str | None
     conf: Mapping[str, str]
 
@@ -273,7 +273,7 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
         yield Finding("leader", "ok", leader)
 
 
-def _probe(url: str, embedded: bool) -> str | None:
+def _probe(url: str | URL, embedded: bool) -> str | None:
     """Reads the metastore and, if it is a file, takes its write lock.
 
     Returns a text on the leader; None: nobody leads.

@@ -101,7 +101,7 @@ class OutcomeUnknown(Exception):
         self.error = error
 
 
-def connect(url: str, *, silence_ms: int = SILENCE_MS) -> Engine:
+def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
     """An engine for the metastore at `url`; nothing is opened yet.
 
     An exchange with a server that hangs fails after `silence_ms`. `url` is ``sqlite:///path`` or
@@ -332,7 +332,7 @@ def _place(engine: Engine) -> str:
     return engine.url.database or "" if engine.dialect.name == "sqlite" else str(engine.url.host)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
         if parsed.drivername in ("postgresql", "postgres"):
