@@ -100,7 +100,7 @@ class LeaderClient:
                 "start the console there."
             )
         try:
-            token = Path(record.token_file).read_text()
+            token = Path(record.token_file).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise AbsentError(f"{record.application} has led last, and has ended.") from None
         except OSError as error:

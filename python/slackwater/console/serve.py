@@ -155,7 +155,7 @@ def _door(options: ConsoleOptions) -> Door | None:
     if options.password_file is None:
         return None
     try:
-        password = options.password_file.read_text().rstrip("\r\n")
+        password = options.password_file.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RefusedError(f"{options.password_file} cannot be read: {error}") from None
     if not password:

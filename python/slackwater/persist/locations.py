@@ -127,9 +127,22 @@ def parse_location(text: str, environment: Mapping[str, str]) -> Location:
     from slackwater.persist.s3 import s3_location
 
     uri = s3_location(text)
-    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = environment.get("XDG_STATE_HOME") or _home(text) / ".local" / "state"
     name = f"{uri.removeprefix('s3://').replace('/', '-')[-40:]}-{_digest(uri)}"
     return Location(uri, Path(state) / "slackwater" / name)
+
+
+def _home(location: str) -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise invalid_option(
+            "spark.slackwater.location",
+            "the session",
+            location,
+            "an environment in S3 keeps its log in a folder of this machine, and this user has no "
+            "home folder; the variable XDG_STATE_HOME may name one",
+        ) from None
 
 
 def _digest(uri: str) -> str:

@@ -102,16 +102,16 @@ class OutcomeUnknown(Exception):
 
 
 def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
-    """An engine for the metastore at `url`; nothing is opened yet.
+    """An engine for the metastore at `url`; no connection is opened yet.
 
     An exchange with a server that hangs fails after `silence_ms`. `url` is ``sqlite:///path`` or
-    ``postgresql+psycopg://...`` (``postgresql://`` means the same). The directory of an SQLite file
-    is created. Raises SLACKWATER_INVALID_OPTION for anything else and
-    SLACKWATER_STORAGE_UNAVAILABLE when the directory cannot be made.
+    ``postgresql+psycopg://...`` (``postgresql://`` means the same). An SQLite file and
+    its directory are made, the file for its owner alone. Raises SLACKWATER_INVALID_OPTION for
+    anything else and SLACKWATER_STORAGE_UNAVAILABLE when they cannot be made.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
-        _make_parent(parsed)
+        _make_file(parsed)
         engine = create_engine(parsed, hide_parameters=True)
         busy_ms = min(silence_ms, _BUSY_TIMEOUT_MS)
         event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
@@ -349,15 +349,19 @@ def _parse(url: str | URL) -> URL:
     return parsed
 
 
-def _make_parent(url: URL) -> None:
-    parent = Path(str(url.database)).absolute().parent
+def _make_file(url: URL) -> None:
+    file = Path(str(url.database)).absolute()
+    parent = file.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        # It holds secrets, and others may see the folder. SQLite's further files are like it.
+        if not file.exists():
+            file.touch(mode=0o600)
     except OSError as error:
         raise user_error(
             "SLACKWATER_STORAGE_UNAVAILABLE",
             what=str(parent),
-            reason=error.strerror or "the directory cannot be made",
+            reason=error.strerror or "it cannot be made",
         ) from None
 
 

@@ -341,7 +341,7 @@ def _coordinates(leader: LeaderRecord | None) -> dict[str, Any]:
 def _token(path: str) -> str | None:
     """The leader's token; None when it is not for this user."""
     try:
-        return Path(path).read_text()
+        return Path(path).read_text(encoding="utf-8")
     except OSError:
         return None
 

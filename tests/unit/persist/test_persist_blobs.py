@@ -222,6 +222,21 @@ def test_locations(text, uri, tmp_path):
     assert caught.value.condition == "SLACKWATER_METASTORE_REQUIRED"
 
 
+def test_an_account_without_a_home_is_told_which_variable_helps(monkeypatch):
+    def homeless():
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(SlackwaterError, match="XDG_STATE_HOME") as caught:
+        parse_location("s3://bucket/x", {})
+    assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
+
+
+def test_two_slashes_name_a_host(tmp_path):
+    with pytest.raises(SlackwaterError, match="Write file:///tmp/environment"):
+        parse_location("file://tmp/environment", {})
+
+
 def test_a_plain_path_is_relative_to_the_working_directory(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert parse_location("environment", {}).local == tmp_path / "environment"

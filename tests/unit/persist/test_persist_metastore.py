@@ -206,6 +206,16 @@ def test_on_sqlite_a_commit_is_on_disk(tmp_path):
     engine.dispose()
 
 
+def test_a_file_of_sqlite_is_for_its_owner_alone(tmp_path):
+    """It holds secrets, and who has made its folder may let others look into that."""
+    engine = connect(f"sqlite:///{tmp_path}/m.db")
+    with engine.connect() as conn:
+        conn.execute(text("CREATE TABLE t (i INTEGER)"))
+        made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert made == {"m.db": 0o600, "m.db-wal": 0o600, "m.db-shm": 0o600}
+    engine.dispose()
+
+
 class Gone(Exception):
     """What a driver raises when the connection breaks."""
 

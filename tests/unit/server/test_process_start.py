@@ -59,7 +59,7 @@ SHADOWS = ("json", "logging", "slackwater", "types")
 
 
 def test_what_is_around_the_process_does_not_matter(tmp_path):
-    """As the shim starts it: the second finds the first, which leads, and leaves nothing elsewhere."""
+    """As the shim starts it; the second finds the first, and they leave nothing elsewhere."""
     home = tmp_path / "home"
     home.mkdir(mode=0o555)
     place = tmp_path / "a b%20c?d#e+f'\"[x]{y,z}*\u00fc" / "environment"
