@@ -266,6 +266,8 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
         leader = _probe(installation.url, embedded)
     except (SlackwaterError, SQLAlchemyError, sqlite3.Error) as error:
         reason = error.message if isinstance(error, SlackwaterError) else type(error).__name__
+        if isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_CONNECTOR_MISSING":
+            advice = reason.partition("\n")[2]
         yield Finding("metastore", "FAIL", f"{shown}: {first_line(reason)}", advice)
         return
     yield Finding("metastore", "ok", shown)

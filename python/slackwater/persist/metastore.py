@@ -107,7 +107,8 @@ def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
     An exchange with a server that hangs fails after `silence_ms`. `url` is ``sqlite:///path`` or
     ``postgresql+psycopg://...`` (``postgresql://`` means the same). An SQLite file and
     its directory are made, the file for its owner alone. Raises SLACKWATER_INVALID_OPTION for
-    anything else and SLACKWATER_STORAGE_UNAVAILABLE when they cannot be made.
+    anything else, SLACKWATER_CONNECTOR_MISSING without the driver of PostgreSQL, and
+    SLACKWATER_STORAGE_UNAVAILABLE when file or directory cannot be made.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
@@ -117,15 +118,19 @@ def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
         event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+    try:
+        from slackwater.persist.postgres import limit_silence
+    except ImportError:
+        # The driver of PostgreSQL is an extra.
+        raise user_error(
+            "SLACKWATER_CONNECTOR_MISSING", system="PostgreSQL", extra="postgres"
+        ) from None
     engine = create_engine(
         parsed,
         hide_parameters=True,
         isolation_level="READ COMMITTED",
         connect_args=_postgres_arguments(parsed, silence_ms),
     )
-    # The driver of PostgreSQL is an extra.
-    from slackwater.persist.postgres import limit_silence
-
     limit_silence(engine, silence_ms)
     idle_ms = min(silence_ms, _IDLE_MS)
     event.listen(engine, "connect", lambda raw, _: _prepare_postgres(raw, idle_ms))

@@ -77,7 +77,8 @@ def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
     if SCHEDULER_MODE in given or ALLOCATIONS in given:
         return {}
     pools = Path(str(resources.files("slackwater") / "spark" / "pools.xml"))
-    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: pools.as_uri()}
+    # Not a URI: Spark takes percent signs for themselves.
+    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: f"file://{pools}"}
 
 
 def configure(

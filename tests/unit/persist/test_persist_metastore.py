@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -76,6 +77,14 @@ def test_other_urls_are_refused_without_their_secret(url):
         connect(url)
     assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
     assert "hidden" not in str(caught.value).replace("(hidden)", "")
+
+
+def test_the_driver_of_postgresql_is_an_extra_which_the_error_names(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "slackwater.persist.postgres", raising=False)
+    with pytest.raises(SlackwaterError, match=r"pip install 'slackwater\[postgres\]'") as caught:
+        connect("postgresql://h/d")
+    assert caught.value.condition == "SLACKWATER_CONNECTOR_MISSING"
 
 
 @dataclass
