@@ -10,7 +10,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from slackwater.spark.notices import warn_of_notices
+from slackwater.spark.notices import lacks_jar, warn_of_notices
 
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
@@ -89,7 +89,8 @@ def configure(
     Keeps the builder's jars and its scheduling mode. `location` is that of the environment
     (default: the folder ``slackwater-environment`` below the working directory), `metastore` is an
     SQLAlchemy URL. Notices of statements become Python warnings (`warn_of_notices`) from
-    `getOrCreate` on. Raises FileNotFoundError when there is no jar for the installed Spark.
+    `getOrCreate` on. That raises RuntimeError when Spark runs already, without Slackwater's jar.
+    Raises FileNotFoundError when there is no jar for the installed Spark.
     """
     present = getattr(builder, "_options", {}).get("spark.jars", "")
     jars = [jar for jar in present.split(",") if jar]
@@ -111,5 +112,11 @@ def configure(
 def _listening(builder: Any) -> Any:
     """The session of a builder, whose notices are warnings of this program."""
     session = type(builder).getOrCreate(builder)
+    if lacks_jar(session):
+        raise RuntimeError(
+            "Spark runs here without the jar of Slackwater: it was started before the builder of "
+            "slackwater.configure, or PYSPARK_SUBMIT_ARGS names other jars. Use that builder in a "
+            f"new process, or add {jar_path()} to the jars that are named."
+        )
     warn_of_notices(session)
     return session
