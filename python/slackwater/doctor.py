@@ -6,6 +6,7 @@ Checks run in order. A check that needs an earlier one which failed is reported 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import sqlite3
@@ -98,11 +99,16 @@ def _findings(
     text = location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION
     store = metastore or conf.get("spark.slackwater.metastore")
     bare, variables = _metastore_setting(metastore, conf)
-    with tempfile.TemporaryDirectory(
-        prefix="slackwater-doctor-", ignore_cleanup_errors=True
-    ) as tmp:
-        first = [_python(), _java(), _spark(), _jar()]
-        yield from first
+    first = [_python(), *_account(), _java(), _spark(), _jar()]
+    yield from first
+    try:
+        scratch = tempfile.TemporaryDirectory(
+            prefix="slackwater-doctor-", ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        yield Finding("temporary", "FAIL", error.strerror or str(error), "make /tmp writable")
+        return
+    with scratch as tmp:
         try:
             place = parse_location(text, os.environ)
         except SlackwaterError as error:
@@ -147,6 +153,17 @@ def _metastore_setting(
 def _python() -> Finding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     return Finding("python", "ok", f"{version} ({sys.executable})")
+
+
+def _account() -> Sequence[Finding]:
+    """Hadoop, which Spark uses, asks the system for the name of the user."""
+    user = os.geteuid()
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        text = f"user {user} has no name, without which Spark does not start"
+        return [Finding("account", "FAIL", text, "add the user to /etc/passwd")]
+    return []
 
 
 def _java() -> Finding:
