@@ -10,7 +10,8 @@ final class LocalesSpec extends AnyFunSuite {
   private val settings = Seq("python" -> "/usr/bin/python3", "location" -> "/data/m\u00fcll")
 
   test("what the locale has no characters for is refused by its name") {
-    val refused = intercept[SlackwaterAnalysisException](Locales.check(settings, Seq(UTF_8, US_ASCII)))
+    val refused =
+      intercept[SlackwaterAnalysisException](Locales.check(settings, Seq(UTF_8, US_ASCII)))
     assert(refused.getCondition == "SLACKWATER_INVALID_OPTION")
     assert(refused.getMessage.contains("spark.slackwater.location"))
     assert(refused.getMessage.contains("LC_ALL=C.UTF-8"))
