@@ -15,6 +15,7 @@ from slackwater.spark.notices import lacks_jar, warn_of_notices
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
 ALLOCATIONS = "spark.scheduler.allocation.file"
+OF_PATTERNS = frozenset("*?[]{},")
 
 
 def spark_version() -> str:
@@ -30,7 +31,8 @@ def spark_minor() -> str:
 def jar_path() -> Path:
     """The shim jar for the installed Spark.
 
-    Raises FileNotFoundError, naming what to do, when this installation has none for it.
+    Raises FileNotFoundError, naming what to do, when this installation has none for it, or is in a
+    folder from which Spark cannot load it.
     """
     folder = Path(str(resources.files("slackwater").joinpath("jars")))
     found = sorted(folder.glob(f"slackwater-spark_{spark_minor()}_{SCALA_VERSION}-*.jar"))
@@ -39,7 +41,13 @@ def jar_path() -> Path:
             f"this installation of slackwater has no jar for Spark {spark_minor()}; "
             "install the pyspark version that slackwater requires, or run `make jar` in a checkout"
         )
-    return found[-1]
+    jar = found[-1]
+    if OF_PATTERNS & set(str(jar)):
+        raise FileNotFoundError(
+            f"Spark takes the path {jar} for a pattern or a list; "
+            "install slackwater in a folder without * ? [ ] { } and commas in its path"
+        )
+    return jar
 
 
 def settings(
@@ -78,7 +86,7 @@ def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
         return {}
     pools = Path(str(resources.files("slackwater") / "spark" / "pools.xml"))
     # Not a URI: Spark takes percent signs for themselves.
-    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: f"file://{pools}"}
+    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: f"file://{pools.absolute()}"}
 
 
 def configure(
