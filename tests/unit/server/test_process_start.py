@@ -76,6 +76,9 @@ def test_what_is_around_the_process_does_not_matter(tmp_path):
         "TMPDIR": str(tmp_path / "no such folder"),
         "http_proxy": "http://127.0.0.1:9",
         "all_proxy": "http://127.0.0.1:9",
+        # There is no driver, and none is to be started.
+        "PYSPARK_GATEWAY_PORT": "9",
+        "PYSPARK_GATEWAY_SECRET": "none",
     }
     start = [sys.executable, *_arguments_of_the_shim()]
     options = {"env": around, "cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
