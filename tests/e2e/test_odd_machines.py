@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 PACKAGE = "the package%20of +#&'ü"
-"""Spark itself takes brackets and stars in the path of a jar for a pattern."""
+"""Spark itself takes brackets in the path of a jar for a pattern."""
 
 FOLDER = "a b%20c+d#e?f&g'\"[x]{y,z}*ü-e\u0301"
 

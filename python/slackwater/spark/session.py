@@ -15,7 +15,7 @@ from slackwater.spark.notices import lacks_jar, warn_of_notices
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
 ALLOCATIONS = "spark.scheduler.allocation.file"
-OF_PATTERNS = frozenset("*?[]{},")
+OF_PATTERNS = frozenset("?[]{},")
 
 
 def spark_version() -> str:
@@ -45,7 +45,7 @@ def jar_path() -> Path:
     if OF_PATTERNS & set(str(jar)):
         raise FileNotFoundError(
             f"Spark takes the path {jar} for a pattern or a list; "
-            "install slackwater in a folder without * ? [ ] { } and commas in its path"
+            "install slackwater in a folder without ? [ ] { } and commas in its path"
         )
     return jar
 
