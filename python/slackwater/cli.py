@@ -287,9 +287,17 @@ def _become(
     """Replaces this process by a program of the installed pyspark."""
     home = Path(str(resources.files("pyspark")))
     own = {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-    environment = {**os.environ, **own, **variables}
+    environment = {**os.environ, **own, **_locale(os.environ), **variables}
     binary = home / "bin" / program
     os.execvpe("bash", ["bash", str(binary), *arguments], environment)
+
+
+def _locale(environment: Mapping[str, str]) -> dict[str, str]:
+    """The locale for a JVM that would take texts for ASCII: letters of statements would be lost.
+
+    Python has taken care of all but LC_ALL, which wins over other variables.
+    """
+    return {"LC_ALL": "C.UTF-8"} if environment.get("LC_ALL") in ("C", "POSIX") else {}
 
 
 def _fail(message: str) -> NoReturn:

@@ -6,6 +6,7 @@ Checks run in order. A check that needs an earlier one which failed is reported 
 from __future__ import annotations
 
 import os
+import pwd
 import re
 import shutil
 import sqlite3
@@ -22,7 +23,7 @@ from typing import Any, Literal
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy import inspect
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from slackwater.persist.locations import (
@@ -73,7 +74,7 @@ class Installation:
     """The installation that is examined. `url` is the metastore's."""
 
     location: str
-    url: str
+    url: str | URL
     metastore: str | None
     conf: Mapping[str, str]
 
@@ -100,11 +101,16 @@ def _findings(
     text = location or conf.get("spark.slackwater.location") or DEFAULT_LOCATION
     store = metastore or conf.get("spark.slackwater.metastore")
     bare, variables = _metastore_setting(metastore, conf)
-    with tempfile.TemporaryDirectory(
-        prefix="slackwater-doctor-", ignore_cleanup_errors=True
-    ) as tmp:
-        first = [_python(), _java(), _spark(), _jar()]
-        yield from first
+    first = [_python(), *_account(), _java(), _spark(), _jar()]
+    yield from first
+    try:
+        scratch = tempfile.TemporaryDirectory(
+            prefix="slackwater-doctor-", ignore_cleanup_errors=True
+        )
+    except OSError as error:
+        yield Finding("temporary", "FAIL", error.strerror or str(error), "make /tmp writable")
+        return
+    with scratch as tmp:
         try:
             place = parse_location(text, os.environ)
         except SlackwaterError as error:
@@ -149,6 +155,17 @@ def _metastore_setting(
 def _python() -> Finding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     return Finding("python", "ok", f"{version} ({sys.executable})")
+
+
+def _account() -> Sequence[Finding]:
+    """Hadoop, which Spark uses, asks the system for the name of the user."""
+    user = os.geteuid()
+    try:
+        pwd.getpwuid(user)
+    except KeyError:
+        text = f"user {user} has no name, without which Spark does not start"
+        return [Finding("account", "FAIL", text, "add the user to /etc/passwd")]
+    return []
 
 
 def _java() -> Finding:
@@ -270,6 +287,8 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
         leader = _probe(installation.url, embedded)
     except (SlackwaterError, SQLAlchemyError, sqlite3.Error) as error:
         reason = error.message if isinstance(error, SlackwaterError) else type(error).__name__
+        if isinstance(error, SlackwaterError) and error.condition == "SLACKWATER_CONNECTOR_MISSING":
+            advice = reason.partition("\n")[2]
         yield Finding("metastore", "FAIL", f"{shown}: {first_line(reason)}", advice)
         return
     yield Finding("metastore", "ok", shown)
@@ -277,7 +296,7 @@ def _metastore(installation: Installation) -> Iterator[Finding]:
         yield Finding("leader", "ok", leader)
 
 
-def _probe(url: str, embedded: bool) -> str | None:
+def _probe(url: str | URL, embedded: bool) -> str | None:
     """Reads the metastore and, if it is a file, takes its write lock.
 
     Returns a text on the leader; None: nobody leads.

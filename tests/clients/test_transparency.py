@@ -12,6 +12,12 @@ pytestmark = pytest.mark.spark
 
 CORPUS = Path(__file__).with_name("plain_corpus.json")
 
+CONFIGURED = """
+import slackwater
+slackwater.configure(spark.builder).getOrCreate()
+"""
+"""What a user of a notebook may do whose session was there before."""
+
 
 def run(application):
     outcomes = []
@@ -40,6 +46,8 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
         assert coordinators(tmp_path / "with" / "environment") == []
         assert not (tmp_path / "with" / "environment").exists()
         assert sum(isinstance(outcome[0], list) for outcome in wanted) > 80
+        with pytest.raises(SqlError, match="Spark runs here without the jar of Slackwater"):
+            plain.python(CONFIGURED)
 
 
 def test_switched_off_it_is_not_there(tmp_path):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from slackwater.console.snapshot import Failure, Leader, Row
@@ -52,7 +52,7 @@ class LeaderClient:
     environment yet, and no lead is taken.
     """
 
-    def __init__(self, url: str, here: Owner) -> None:
+    def __init__(self, url: str | URL, here: Owner) -> None:
         self._url = url
         self._here = here
         self._engine: Engine | None = None
@@ -100,7 +100,7 @@ class LeaderClient:
                 "start the console there."
             )
         try:
-            token = Path(record.token_file).read_text()
+            token = Path(record.token_file).read_text(encoding="utf-8")
         except FileNotFoundError:
             raise AbsentError(f"{record.application} has led last, and has ended.") from None
         except OSError as error:
@@ -165,7 +165,7 @@ def _rows(stream: str) -> tuple[Row, ...]:
     return tuple(from_stream(base64.b64decode(stream)).to_pylist())
 
 
-def _exists(url: str) -> bool:
+def _exists(url: str | URL) -> bool:
     parsed = make_url(url)
     return parsed.get_backend_name() != "sqlite" or Path(parsed.database or "").exists()
 

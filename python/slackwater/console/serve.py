@@ -16,6 +16,7 @@ from slackwater.persist.locations import parse_location, without_password
 from slackwater.repr.errors import SlackwaterError
 
 if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
     from starlette.applications import Starlette
 
 DEFAULT_LOCATION = "slackwater-environment"
@@ -120,7 +121,7 @@ def check(options: ConsoleOptions) -> None:
         )
 
 
-def metastore_url(location: str | None, metastore: str | None) -> str:
+def metastore_url(location: str | None, metastore: str | None) -> str | URL:
     """The URL of the metastore, as an application has it. Raises SlackwaterError."""
     place = parse_location(location or DEFAULT_LOCATION, os.environ)
     if metastore is None:
@@ -154,7 +155,7 @@ def _door(options: ConsoleOptions) -> Door | None:
     if options.password_file is None:
         return None
     try:
-        password = options.password_file.read_text().rstrip("\r\n")
+        password = options.password_file.read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         raise RefusedError(f"{options.password_file} cannot be read: {error}") from None
     if not password:

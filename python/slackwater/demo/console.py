@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 END_S = 5.0
+CLI = (
+    "import sys; sys.path = [each for each in sys.path if each];"
+    " from slackwater.cli import app; app(prog_name='slackwater')"
+)
+"""The command line. With `-m`, modules would come from the user's working folder first."""
 
 
 class ConsoleMissingError(Exception):
@@ -24,7 +29,7 @@ def console_beside(
 
     `say` is told where it is.
     """
-    command = [sys.executable, "-m", "slackwater.cli", "console", "--port", "0"]
+    command = [sys.executable, "-c", CLI, "console", "--port", "0"]
     command += ["--location", location]
     command += [] if metastore is None else ["--metastore", metastore]
     process = subprocess.Popen(

@@ -214,7 +214,7 @@ def _wait_for_manifest(path: Path, beyond_ms: int) -> dict[str, Any]:
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
         if path.exists():
-            manifest: dict[str, Any] = json.loads(path.read_text())
+            manifest: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
             if manifest["frontier"] > beyond_ms:
                 return manifest
         pause.wait(0.02)
@@ -225,7 +225,7 @@ def _contents(folder: Path, manifest: dict[str, Any], as_of_ms: int) -> Counter[
     """The rows that the updates up to a time add up to."""
     rows: Counter[str] = Counter()
     for entry in manifest["files"]:
-        for line in (folder / entry["path"]).read_text().splitlines():
+        for line in (folder / entry["path"]).read_text(encoding="utf-8").splitlines():
             update = json.loads(line)
             time_ms, diff = update.pop("mz_timestamp"), update.pop("mz_diff")
             if time_ms <= as_of_ms:

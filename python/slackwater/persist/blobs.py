@@ -115,8 +115,14 @@ def local_path(uri: str) -> Path:
 
     Raises SLACKWATER_UNSUPPORTED for other schemes.
     """
-    split = urlsplit(uri)
+    # A path has no query and no fragment.
+    split = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
     if split.scheme == "file":
+        if split.netloc not in ("", "localhost"):
+            raise unsupported(
+                f"A location on the host {split.netloc}",
+                advice=f"Write file:///{split.netloc}{split.path} for a folder of this machine.",
+            )
         return Path(unquote(split.path))
     # Hadoop takes hdfs:/x for a URI too; one letter, or a colon further on, is part of a path.
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", uri) is None:

@@ -8,6 +8,7 @@ the running coordinator (log, token): those are in a directory of this machine.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,8 +44,10 @@ class Location:
 
         return S3Blobs.at(self.uri, S3Settings.of(environment))
 
-    def metastore(self, url: str | None, environment: Mapping[str, str]) -> str:
+    def metastore(self, url: str | None, environment: Mapping[str, str]) -> str | URL:
         """The metastore's URL: `url` with its password, or SQLite in the directory.
+
+        The latter is no text: a path may have characters that mean something in a URL.
 
         Raises SLACKWATER_METASTORE_REQUIRED for a location in S3 without one, and what
         `with_password` raises.
@@ -53,7 +56,7 @@ class Location:
             return with_password(url, environment)
         if not self.is_local:
             raise user_error("SLACKWATER_METASTORE_REQUIRED", location=self.uri)
-        return f"sqlite:///{self.local}/metastore.sqlite"
+        return URL.create("sqlite", database=str(self.local / "metastore.sqlite"))
 
 
 PASSWORD = "SLACKWATER_METASTORE_PASSWORD"
@@ -118,14 +121,28 @@ def parse_location(text: str, environment: Mapping[str, str]) -> Location:
     another scheme.
     """
     if not re.match("s3a?://", text):
-        path = local_path(text).absolute()
+        # As the shim does, which tells environments apart by it.
+        path = Path(os.path.abspath(local_path(text)))
         return Location(file_uri(path), path)
     from slackwater.persist.s3 import s3_location
 
     uri = s3_location(text)
-    state = environment.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    state = environment.get("XDG_STATE_HOME") or _home(text) / ".local" / "state"
     name = f"{uri.removeprefix('s3://').replace('/', '-')[-40:]}-{_digest(uri)}"
     return Location(uri, Path(state) / "slackwater" / name)
+
+
+def _home(location: str) -> Path:
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise invalid_option(
+            "spark.slackwater.location",
+            "the session",
+            location,
+            "an environment in S3 keeps its log in a folder of this machine, and this user has no "
+            "home folder; the variable XDG_STATE_HOME may name one",
+        ) from None
 
 
 def _digest(uri: str) -> str:

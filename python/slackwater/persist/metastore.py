@@ -101,31 +101,36 @@ class OutcomeUnknown(Exception):
         self.error = error
 
 
-def connect(url: str, *, silence_ms: int = SILENCE_MS) -> Engine:
-    """An engine for the metastore at `url`; nothing is opened yet.
+def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
+    """An engine for the metastore at `url`; no connection is opened yet.
 
     An exchange with a server that hangs fails after `silence_ms`. `url` is ``sqlite:///path`` or
-    ``postgresql+psycopg://...`` (``postgresql://`` means the same). The directory of an SQLite file
-    is created. Raises SLACKWATER_INVALID_OPTION for anything else and
-    SLACKWATER_STORAGE_UNAVAILABLE when the directory cannot be made.
+    ``postgresql+psycopg://...`` (``postgresql://`` means the same). An SQLite file and
+    its directory are made, the file for its owner alone. Raises SLACKWATER_INVALID_OPTION for
+    anything else, SLACKWATER_CONNECTOR_MISSING without the driver of PostgreSQL, and
+    SLACKWATER_STORAGE_UNAVAILABLE when file or directory cannot be made.
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
-        _make_parent(parsed)
+        _make_file(parsed)
         engine = create_engine(parsed, hide_parameters=True)
         busy_ms = min(silence_ms, _BUSY_TIMEOUT_MS)
         event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+    try:
+        from slackwater.persist.postgres import limit_silence
+    except ImportError:
+        # The driver of PostgreSQL is an extra.
+        raise user_error(
+            "SLACKWATER_CONNECTOR_MISSING", system="PostgreSQL", extra="postgres"
+        ) from None
     engine = create_engine(
         parsed,
         hide_parameters=True,
         isolation_level="READ COMMITTED",
         connect_args=_postgres_arguments(parsed, silence_ms),
     )
-    # The driver of PostgreSQL is an extra.
-    from slackwater.persist.postgres import limit_silence
-
     limit_silence(engine, silence_ms)
     idle_ms = min(silence_ms, _IDLE_MS)
     event.listen(engine, "connect", lambda raw, _: _prepare_postgres(raw, idle_ms))
@@ -332,7 +337,7 @@ def _place(engine: Engine) -> str:
     return engine.url.database or "" if engine.dialect.name == "sqlite" else str(engine.url.host)
 
 
-def _parse(url: str) -> URL:
+def _parse(url: str | URL) -> URL:
     try:
         parsed = make_url(url)
         if parsed.drivername in ("postgresql", "postgres"):
@@ -349,15 +354,19 @@ def _parse(url: str) -> URL:
     return parsed
 
 
-def _make_parent(url: URL) -> None:
-    parent = Path(str(url.database)).absolute().parent
+def _make_file(url: URL) -> None:
+    file = Path(str(url.database)).absolute()
+    parent = file.parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
+        # It holds secrets, and others may see the folder. SQLite's further files are like it.
+        if not file.exists():
+            file.touch(mode=0o600)
     except OSError as error:
         raise user_error(
             "SLACKWATER_STORAGE_UNAVAILABLE",
             what=str(parent),
-            reason=error.strerror or "the directory cannot be made",
+            reason=error.strerror or "it cannot be made",
         ) from None
 
 

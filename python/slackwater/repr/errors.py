@@ -110,7 +110,8 @@ class FatalError(Exception):
 @cache
 def conditions() -> Mapping[str, Mapping[str, Any]]:
     """The catalogue: condition to ``{"message": [line, ...], "sqlState": state}``."""
-    text = resources.files(__package__).joinpath("slackwater-error-conditions.json").read_text()
+    file = resources.files(__package__).joinpath("slackwater-error-conditions.json")
+    text = file.read_text(encoding="utf-8")
     catalogue: Mapping[str, Mapping[str, Any]] = json.loads(text)
     return catalogue
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 import uvicorn
 from sqlalchemy import Engine
+from sqlalchemy.engine import URL
 
 from slackwater.persist.leadership import (
     LEASE_MS,
@@ -81,7 +82,7 @@ class ProcessSettings:
     """The settings that the shim passes in environment variables."""
 
     location: Location
-    metastore: str
+    metastore: str | URL
     application: str
     lease_ms: int
     ingress: Mapping[str, str]
@@ -340,7 +341,7 @@ def _coordinates(leader: LeaderRecord | None) -> dict[str, Any]:
 def _token(path: str) -> str | None:
     """The leader's token; None when it is not for this user."""
     try:
-        return Path(path).read_text()
+        return Path(path).read_text(encoding="utf-8")
     except OSError:
         return None
 
@@ -353,10 +354,14 @@ def _answers(leader: LeaderRecord, token: str) -> bool:
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=PING_TIMEOUT_S) as response:
+        # A proxy of the environment has no part in what stays on this machine.
+        with _OPENER.open(request, timeout=PING_TIMEOUT_S) as response:
             return bool(json.loads(response.read())["epoch"] == leader.epoch)
     except (urllib.error.URLError, OSError, ValueError, KeyError):
         return False
+
+
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _write_token(path: Path) -> str:

@@ -71,7 +71,7 @@ def end(owner: Owner, here: Owner) -> bool:
 def started(pid: int) -> str | None:
     """The time at which the process began, in the system's count; None when it has ended."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     # The name before is in parentheses, and may have any character.
@@ -99,7 +99,7 @@ def _user() -> str:
 
 def _text(path: str) -> str:
     try:
-        return Path(path).read_text().strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 

@@ -70,21 +70,31 @@ def warn_of_notices(spark: Any) -> None:
     In a notebook, and where somebody types at Python, a line of standard error says what a
     statement waits for when that takes longer than a second.
     """
-    context = getattr(spark, "_sc", None)
-    if context is None:
-        return
-    gateway = context._gateway
-    listeners = gateway.jvm
-    for part in LISTENERS.split("."):
-        listeners = getattr(listeners, part)
-    # Without the jar the name is that of a package, which may have anything in it.
-    if not isinstance(listeners, JavaClass) or listeners.isListenedTo():
+    listeners = _listeners(spark)
+    if listeners is None or listeners.isListenedTo():
         return
     warner = Warner()
     listeners.listen(warner, _is_watched())
     threading.Thread(
         target=_take_others, args=(listeners, warner), name="slackwater-notices", daemon=True
     ).start()
+
+
+def lacks_jar(spark: Any) -> bool:
+    """Whether the session's driver is here, and runs without the jar."""
+    return getattr(spark, "_sc", None) is not None and _listeners(spark) is None
+
+
+def _listeners(spark: Any) -> Any:
+    """The JVM's class that has the notices; None without the jar, or where the JVM is elsewhere."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return None
+    found = context._gateway.jvm
+    for part in LISTENERS.split("."):
+        found = getattr(found, part)
+    # Without the jar the name is that of a package, which may have anything in it.
+    return found if isinstance(found, JavaClass) else None
 
 
 class Warner:

@@ -10,11 +10,12 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from slackwater.spark.notices import warn_of_notices
+from slackwater.spark.notices import lacks_jar, warn_of_notices
 
 SCALA_VERSION = "2.13"
 SCHEDULER_MODE = "spark.scheduler.mode"
 ALLOCATIONS = "spark.scheduler.allocation.file"
+OF_PATTERNS = frozenset("?[]{},")
 
 
 def spark_version() -> str:
@@ -30,7 +31,8 @@ def spark_minor() -> str:
 def jar_path() -> Path:
     """The shim jar for the installed Spark.
 
-    Raises FileNotFoundError, naming what to do, when this installation has none for it.
+    Raises FileNotFoundError, naming what to do, when this installation has none for it, or is in a
+    folder from which Spark cannot load it.
     """
     folder = Path(str(resources.files("slackwater").joinpath("jars")))
     found = sorted(folder.glob(f"slackwater-spark_{spark_minor()}_{SCALA_VERSION}-*.jar"))
@@ -39,7 +41,13 @@ def jar_path() -> Path:
             f"this installation of slackwater has no jar for Spark {spark_minor()}; "
             "install the pyspark version that slackwater requires, or run `make jar` in a checkout"
         )
-    return found[-1]
+    jar = found[-1]
+    if OF_PATTERNS & set(str(jar)):
+        raise FileNotFoundError(
+            f"Spark takes the path {jar} for a pattern or a list; "
+            "install slackwater in a folder without ? [ ] { } and commas in its path"
+        )
+    return jar
 
 
 def settings(
@@ -77,7 +85,8 @@ def fair_scheduling(given: Mapping[str, str]) -> dict[str, str]:
     if SCHEDULER_MODE in given or ALLOCATIONS in given:
         return {}
     pools = Path(str(resources.files("slackwater") / "spark" / "pools.xml"))
-    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: pools.as_uri()}
+    # Not a URI: Spark takes percent signs for themselves.
+    return {SCHEDULER_MODE: "FAIR", ALLOCATIONS: f"file://{pools.absolute()}"}
 
 
 def configure(
@@ -88,7 +97,8 @@ def configure(
     Keeps the builder's jars and its scheduling mode. `location` is that of the environment
     (default: the folder ``slackwater-environment`` below the working directory), `metastore` is an
     SQLAlchemy URL. Notices of statements become Python warnings (`warn_of_notices`) from
-    `getOrCreate` on. Raises FileNotFoundError when there is no jar for the installed Spark.
+    `getOrCreate` on. That raises RuntimeError when Spark runs already, without Slackwater's jar.
+    Raises FileNotFoundError when there is no jar for the installed Spark.
     """
     present = getattr(builder, "_options", {}).get("spark.jars", "")
     jars = [jar for jar in present.split(",") if jar]
@@ -110,5 +120,11 @@ def configure(
 def _listening(builder: Any) -> Any:
     """The session of a builder, whose notices are warnings of this program."""
     session = type(builder).getOrCreate(builder)
+    if lacks_jar(session):
+        raise RuntimeError(
+            "Spark runs here without the jar of Slackwater: it was started before the builder of "
+            "slackwater.configure, or PYSPARK_SUBMIT_ARGS names other jars. Use that builder in a "
+            f"new process, or add {jar_path()} to the jars that are named."
+        )
     warn_of_notices(session)
     return session

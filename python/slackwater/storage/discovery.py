@@ -1,8 +1,9 @@
 """Discovery: the files that a source's PATH names.
 
 A PATH is a file, a directory (its files, not those of its subdirectories), or a glob: ``*``, ``?``
-and ``[...]`` within a name, ``**`` for any number of directories. Below the fixed part of the
-path, names that begin with ``.`` or ``_`` are left out. ``**`` does not follow symbolic links.
+and ``[...]`` within a name, ``**`` for any number of directories. A name that is there as it is
+written is no pattern. Below the fixed part of the path, names that begin with ``.`` or ``_`` are
+left out. ``**`` does not follow symbolic links.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
@@ -28,14 +29,17 @@ class FoundFile:
     modified_ns: int
 
 
-def local_path(uri: str, base: str) -> str:
-    """The absolute path for a PATH option: ``file:`` URI, absolute, or relative to `base`.
+def local_path(uri: str, base: Callable[[], str]) -> str:
+    """The absolute path for a PATH option: ``file:`` URI, absolute, or relative to that of `base`.
 
-    Raises SLACKWATER_UNSUPPORTED for other schemes.
+    Raises SLACKWATER_UNSUPPORTED for other schemes, and for a relative path when `base` raises
+    OSError: the working folder has been removed.
     """
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", uri)
     if scheme is None:
-        return os.path.abspath(os.path.join(base, uri))
+        return os.path.normpath(
+            uri if os.path.isabs(uri) else os.path.join(_folder(uri, base), uri)
+        )
     parts = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         raise unsupported(
@@ -45,21 +49,29 @@ def local_path(uri: str, base: str) -> str:
     return os.path.abspath(unquote(parts.path))
 
 
+def _folder(path: str, base: Callable[[], str]) -> str:
+    try:
+        return base()
+    except OSError:
+        raise unsupported(
+            f"The relative path {path}, as the working folder of the leading application is gone,",
+            advice="Give an absolute path.",
+        ) from None
+
+
 def find_files(path: str, pattern: str | None) -> list[FoundFile]:
     """The files that `path` names now, and whose name matches the glob `pattern`, in no order.
 
     A directory that does not exist holds no files. Raises OSError for one that cannot be listed.
     """
-    if not _GLOB.search(path):
-        if not os.path.isdir(path):
-            return [] if (one := _stat(path)) is None else [one]
-        path = os.path.join(path, "*")
-    segments = path.split(os.sep)
-    first = next(i for i, segment in enumerate(segments) if _GLOB.search(segment))
-    root = os.sep.join(segments[:first]) or os.sep
+    root, segments = _fixed(path)
+    if not segments:
+        if not os.path.isdir(root):
+            return [] if (one := _stat(root)) is None else [one]
+        segments = ["*"]
     keep = re.compile(fnmatch.translate(pattern)) if pattern is not None else None
     found = dict[str, FoundFile]()
-    for entry in _walk(root, segments[first:]):
+    for entry in _walk(root, segments):
         if keep is None or keep.match(entry.name):
             try:
                 seen = entry.stat()
@@ -72,6 +84,17 @@ def find_files(path: str, pattern: str | None) -> list[FoundFile]:
 def in_order(files: Iterable[FoundFile]) -> list[FoundFile]:
     """The files in the order in which a source takes them."""
     return sorted(files, key=lambda file: (file.modified_ns, file.path))
+
+
+def _fixed(path: str) -> tuple[str, list[str]]:
+    """The fixed part of a path, and the names of its glob after that, if it is one."""
+    root, names = os.sep, [name for name in path.split(os.sep) if name]
+    for i, name in enumerate(names):
+        named = os.path.join(root, name)
+        if _GLOB.search(name) and not os.path.lexists(named):
+            return root, names[i:]
+        root = named
+    return root, []
 
 
 def _stat(path: str) -> FoundFile | None:

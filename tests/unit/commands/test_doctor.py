@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import pwd
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -55,6 +58,27 @@ def test_java_that_spark_supports(tmp_path, monkeypatch, version, outcome):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     finding = doctor._java()
     assert (finding.outcome, "25.0.3" in finding.advice) == (outcome, outcome == "warn")
+
+
+def test_an_account_without_a_name_fails(monkeypatch):
+    assert not doctor._account()
+
+    def unknown(_):
+        raise KeyError
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    (finding,) = doctor._account()
+    assert (finding.outcome, finding.advice) == ("FAIL", "add the user to /etc/passwd")
+
+
+def test_no_folder_for_temporary_files_fails(tmp_path, monkeypatch):
+    def nowhere(**_):
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", nowhere)
+    *_, last = doctor._findings(str(tmp_path / "environment"), None, {})
+    assert (last.name, last.outcome) == ("temporary", "FAIL")
+    assert last.text == "No usable temporary directory found"
 
 
 def test_no_java_fails(tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """What `slackwater sql` lets the JVM write beside answers."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,12 @@ def started(monkeypatch, *, terminal):
 def test_people_see_headers_and_programs_rows_alone(monkeypatch, terminal):
     wanted = f"spark.sql.cli.print.header={str(terminal).lower()}"
     assert wanted in started(monkeypatch, terminal=terminal)
+
+
+@pytest.mark.parametrize(("given", "taken"), [("C", "C.UTF-8"), ("tr_TR.UTF-8", "tr_TR.UTF-8")])
+def test_a_shell_takes_statements_for_utf_8(monkeypatch, given, taken):
+    seen = {}
+    monkeypatch.setenv("LC_ALL", given)
+    monkeypatch.setattr(os, "execvpe", lambda *_: seen.update(environment=_[2]))
+    cli._become("spark-sql", [])
+    assert seen["environment"]["LC_ALL"] == taken

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy.engine import make_url
 from tests.support.persist.persistence import (
     DESC,
     EAGER,
@@ -189,12 +190,19 @@ def test_a_store_that_does_not_answer_is_an_error_without_secrets(s3, port):
     assert settings.hide("known:hidden:short") == "***:***:***"
 
 
+ODD = "/a b/c?d#e/f%20g+h'\"<[i]/{j,k}*ü"
+"""A path with what means something in URLs, patterns and texts of SQL."""
+
+
 @pytest.mark.parametrize(
     ("text", "uri"),
     [
         ("/a/b c", "file:///a/b%20c"),
         ("file:///a/b%20c", "file:///a/b%20c"),
         ("file:/a", "file:///a"),
+        ("file://localhost/a/../b/", "file:///b"),
+        ("file:///a?b#c", "file:///a%3Fb%23c"),
+        (ODD, "file:///a%20b/c%3Fd%23e/f%2520g%2Bh%27%22%3C%5Bi%5D/%7Bj%2Ck%7D%2A%C3%BC"),
         ("s3://bucket", "s3://bucket"),
         ("s3a://bucket/x/y/", "s3://bucket/x/y"),
     ],
@@ -203,7 +211,8 @@ def test_locations(text, uri, tmp_path):
     location = parse_location(text, {"XDG_STATE_HOME": str(tmp_path)})
     assert location.uri == uri
     if uri.startswith("file:"):
-        assert location.metastore(None, {}) == f"sqlite:///{location.local}/metastore.sqlite"
+        file = make_url(location.metastore(None, {})).database
+        assert file == str(location.local / "metastore.sqlite")
         assert location.blobs({}).uri("shards") == f"{uri}/shards"
         return
     assert location.local.parent == tmp_path / "slackwater"
@@ -211,6 +220,21 @@ def test_locations(text, uri, tmp_path):
     with pytest.raises(SlackwaterError) as caught:
         location.metastore(None, {})
     assert caught.value.condition == "SLACKWATER_METASTORE_REQUIRED"
+
+
+def test_an_account_without_a_home_is_told_which_variable_helps(monkeypatch):
+    def homeless():
+        raise RuntimeError
+
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(SlackwaterError, match="XDG_STATE_HOME") as caught:
+        parse_location("s3://bucket/x", {})
+    assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
+
+
+def test_two_slashes_name_a_host(tmp_path):
+    with pytest.raises(SlackwaterError, match="Write file:///tmp/environment"):
+        parse_location("file://tmp/environment", {})
 
 
 def test_a_plain_path_is_relative_to_the_working_directory(monkeypatch, tmp_path):

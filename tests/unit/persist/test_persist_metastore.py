@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -76,6 +77,14 @@ def test_other_urls_are_refused_without_their_secret(url):
         connect(url)
     assert caught.value.condition == "SLACKWATER_INVALID_OPTION"
     assert "hidden" not in str(caught.value).replace("(hidden)", "")
+
+
+def test_the_driver_of_postgresql_is_an_extra_which_the_error_names(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.delitem(sys.modules, "slackwater.persist.postgres", raising=False)
+    with pytest.raises(SlackwaterError, match=r"pip install 'slackwater\[postgres\]'") as caught:
+        connect("postgresql://h/d")
+    assert caught.value.condition == "SLACKWATER_CONNECTOR_MISSING"
 
 
 @dataclass
@@ -203,6 +212,16 @@ def test_on_sqlite_a_commit_is_on_disk(tmp_path):
     with engine.connect() as conn:
         assert conn.scalar(text("PRAGMA journal_mode")) == "wal"
         assert conn.scalar(text("PRAGMA synchronous")) == 2
+    engine.dispose()
+
+
+def test_a_file_of_sqlite_is_for_its_owner_alone(tmp_path):
+    """It holds secrets, and who has made its folder may let others look into that."""
+    engine = connect(f"sqlite:///{tmp_path}/m.db")
+    with engine.connect() as conn:
+        conn.execute(text("CREATE TABLE t (i INTEGER)"))
+        made = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert made == {"m.db": 0o600, "m.db-wal": 0o600, "m.db-shm": 0o600}
     engine.dispose()
 
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
+
+from tests.support.applications.drivers import ROOT
+
+LAUNCH = ROOT / "jvm_shim/src/main/scala/org/apache/spark/sql/slackwater/process" / "Launch.scala"
 
 STARTED = """
 import gc, os
@@ -46,3 +52,52 @@ def test_garbage_is_looked_for_by_a_process_that_leads(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     assert '"role": "leader"' in ran.stdout
+
+
+SHADOWS = ("json", "logging", "slackwater", "types")
+"""Modules that a user may have in his working folder."""
+
+
+def test_what_is_around_the_process_does_not_matter(tmp_path):
+    """As the shim starts it; the second finds the first, and they leave nothing elsewhere."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o555)
+    place = tmp_path / "a b%20c?d#e+f'\"[x]{y,z}*\u00fc" / "environment"
+    for name in SHADOWS:
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of a user')")
+    around = {
+        "SLACKWATER_LOCATION": str(place),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path and path != str(tmp_path)),
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "LC_ALL": "C",
+        "TZ": "Asia/Kolkata",
+        "HOME": str(home),
+        "TMPDIR": str(tmp_path / "no such folder"),
+        "http_proxy": "http://127.0.0.1:9",
+        "all_proxy": "http://127.0.0.1:9",
+        # There is no driver, and none is to be started.
+        "PYSPARK_GATEWAY_PORT": "9",
+        "PYSPARK_GATEWAY_SECRET": "none",
+    }
+    start = [sys.executable, *_arguments_of_the_shim()]
+    options = {"env": around, "cwd": tmp_path, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(start, stdin=subprocess.PIPE, **options) as leading:
+        leader = json.loads(leading.stdout.readline())
+        assert leader.get("role") == "leader", leader
+        joining = subprocess.run(start, stdin=subprocess.DEVNULL, check=True, **options)
+        joined = json.loads(joining.stdout)
+        assert (joined["role"], joined["address"]) == ("joined", leader["address"])
+        assert (place / "metastore.sqlite").exists()
+        leading.stdin.close()
+    assert leading.returncode == 0
+    made = {path.name for path in tmp_path.iterdir()} - {f"{name}.py" for name in SHADOWS}
+    assert made == {"home", place.parent.name}
+    assert not list(home.iterdir())
+
+
+def _arguments_of_the_shim():
+    """The arguments with which `Launch.scala` runs an interpreter."""
+    text = LAUNCH.read_text(encoding="utf-8").partition("val arguments = Seq(")[2]
+    joined = re.sub(r'"\s*\+\s*"', "", text.partition("\n  )")[0])
+    return re.findall(r'"([^"]*)"', joined)

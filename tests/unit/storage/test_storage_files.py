@@ -76,11 +76,24 @@ def test_globs_and_uris(tmp_path):
     assert found("x/[12].csv") == ["1.csv"]
     assert found("x/1.csv") == ["1.csv"]
     assert found("nothing/*") == []
-    assert local_path("file:///a%20b/*.csv", "/base") == "/a b/*.csv"
-    assert local_path("c/?.csv", "/base") == "/base/c/?.csv"
-    assert local_path("file:/a/?.csv", "/base") == "/a/?.csv"
+    # A folder of such a name is no pattern, and what comes after it may be one.
+    put(tmp_path / "[x]{a,b}*" / "?.csv")
+    put(tmp_path / "[x]{a,b}*" / "6.csv")
+    assert found("[x]{a,b}*") == ["6.csv", "?.csv"]
+    assert found("[x]{a,b}*/?.csv") == ["?.csv"]
+    assert found("[x]{a,b}*/[6].csv") == ["6.csv"]
+    assert local_path("file:///a%20b/*.csv", no_folder) == "/a b/*.csv"
+    assert local_path("c/?.csv", lambda: "/base") == "/base/c/?.csv"
+    assert local_path("file:/a/?.csv", no_folder) == "/a/?.csv"
+    assert local_path("/a/../b/?%20#", no_folder) == "/b/?%20#"
     with pytest.raises(SlackwaterError, match="scheme s3"):
-        local_path("s3://bucket/x", "/base")
+        local_path("s3://bucket/x", no_folder)
+    with pytest.raises(SlackwaterError, match="The relative path c, as the working folder"):
+        local_path("c", no_folder)
+
+
+def no_folder():
+    raise FileNotFoundError
 
 
 def test_a_file_that_is_still_written_waits(tmp_path):

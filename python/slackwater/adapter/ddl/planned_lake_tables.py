@@ -38,7 +38,7 @@ def delta_table(
     """
     uri = _s3(table.path, statement) if _S3.match(table.path) else None
     if table.aws is None:
-        return DeltaPlace(local_path(table.path, os.getcwd()) if uri is None else uri), table
+        return DeltaPlace(local_path(table.path, os.getcwd) if uri is None else uri), table
     files = connection_named(state, context, table.aws, "AWS", statement)
     if uri is None:
         reason = f"the table {table.path} is in no bucket of S3"

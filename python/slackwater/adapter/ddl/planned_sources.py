@@ -176,7 +176,7 @@ class ConnectorPlanner:
         desc: RelationDesc,
     ) -> PlannedSink:
         config = SinkConfig(
-            path=local_path(connector.path, os.getcwd()),
+            path=local_path(connector.path, os.getcwd),
             format=connector.format,
             envelope=statement.envelope.kind,
             key=statement.envelope.key,
@@ -298,7 +298,7 @@ class ConnectorPlanner:
         connector: st.FilesSource,
     ) -> CatalogItem:
         config = FilesConfig(
-            path=local_path(connector.path, os.getcwd()),
+            path=local_path(connector.path, os.getcwd),
             format=Format(
                 kind=connector.format,
                 header=bool(connector.header),
@@ -399,7 +399,7 @@ class ConnectorPlanner:
             free_name(self._relations.state, blank.schema_name, f"{blank.name}_{what}", taken)
             for what in ("landing", "dead_letters")
         )
-        path = None if connector.path is None else local_path(connector.path, os.getcwd())
+        path = None if connector.path is None else local_path(connector.path, os.getcwd)
         for feed in connector.feeds:
             _check_feed(feed)
         details = ChangefeedDetails(

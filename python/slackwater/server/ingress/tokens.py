@@ -105,7 +105,7 @@ class Tokens:
             ) from None
         found: list[_Key] = []
         try:
-            texts = _PEM.findall(Path(self._keys_path).read_text())
+            texts = _PEM.findall(Path(self._keys_path).read_text(encoding="utf-8"))
             for key in (load_pem_public_key(text.encode()) for text in texts):
                 if isinstance(key, EllipticCurvePublicKey):
                     found.append(_Key(key, ("ES256", "ES384", "ES512")))
@@ -123,7 +123,7 @@ class Tokens:
         if self._revoked_path is None:
             return frozenset()
         try:
-            lines = Path(self._revoked_path).read_text().splitlines()
+            lines = Path(self._revoked_path).read_text(encoding="utf-8").splitlines()
         except (OSError, ValueError) as error:
             raise invalid("jwt.revoked", self._revoked_path, str(error)) from None
         return frozenset(line.strip() for line in lines if line.strip())

@@ -602,6 +602,7 @@ object CoordinatorHandle extends Logging {
     handles.computeIfAbsent(
       key,
       _ => {
+        Locales.check(context.getConf.getAllWithPrefix("spark.slackwater.").toSeq)
         endWith(context)
         new CoordinatorHandle(
           location,
@@ -630,7 +631,10 @@ object CoordinatorHandle extends Logging {
 
   private def absolute(location: String): String =
     if (location.matches("[A-Za-z][A-Za-z0-9+.-]+:.*")) location
-    else Paths.get(location).toAbsolutePath.normalize.toString
+    else {
+      Locales.check(Seq("location" -> location))
+      Paths.get(location).toAbsolutePath.normalize.toString
+    }
 
   private def endWith(context: SparkContext): Unit = {
     val id = context.applicationId

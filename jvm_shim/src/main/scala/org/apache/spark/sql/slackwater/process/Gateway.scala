@@ -14,7 +14,8 @@ import org.apache.spark.util.Utils
   * the other side acknowledges the first, which it does after 40 ms.
   */
 private[process] final class Gateway(conf: SparkConf) {
-  private val loopback = InetAddress.getLoopbackAddress
+  // Where the coordinator looks, also when Java prefers IPv6.
+  private val loopback = InetAddress.getByAddress(Array[Byte](127, 0, 0, 1))
 
   val secret: String = Utils.createSecret(conf)
 

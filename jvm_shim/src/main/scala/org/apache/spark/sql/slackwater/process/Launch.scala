@@ -126,8 +126,10 @@ final case class Launch(
 
   private def run(): Process = {
     val executable = Interpreter.find(python)
-    val builder = new ProcessBuilder(executable, "-m", "slackwater.server")
+    val builder = new ProcessBuilder((executable +: arguments): _*)
     val environment = builder.environment
+    // What the user's own program takes for an error has not to end the coordinator.
+    environment.remove("PYTHONWARNINGS")
     // The driver's own channel to a Python front end is not the coordinator's.
     environment.remove("_PYSPARK_DRIVER_CONN_INFO_PATH")
     environment.put("SLACKWATER_LOCATION", location)
@@ -185,6 +187,17 @@ final case class Launch(
 }
 
 object Launch {
+
+  /** Files and names are UTF-8 whatever the locale is. With `-m` modules would come from the working
+    * folder first, where a user may have a `types.py` of his own: Python puts it there as `''`.
+    */
+  private val arguments = Seq(
+    "-X",
+    "utf8",
+    "-c",
+    "import sys; sys.path = [each for each in sys.path if each]; import runpy; " +
+      "runpy.run_module('slackwater.server', run_name='__main__', alter_sys=True)"
+  )
   private val startLimitMs = 60000L
   private val toldAfterMs = 2000L
 

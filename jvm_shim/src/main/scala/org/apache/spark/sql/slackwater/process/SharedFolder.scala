@@ -1,7 +1,8 @@
 package org.apache.spark.sql.slackwater.process
 
 import java.io.IOException
-import java.net.URI
+import java.net.URLDecoder
+import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path, Paths}
 import java.nio.file.attribute.{FileAttribute, PosixFilePermissions}
 import java.util.UUID
@@ -41,8 +42,11 @@ private[slackwater] object SharedFolder {
     }
 
   private def folderOf(location: String): Option[Path] =
-    if (location.startsWith("file:")) Try(Paths.get(new URI(location).getPath)).toOption
-    else Option.when(location.startsWith("/"))(Paths.get(location))
+    if (location.startsWith("file:")) {
+      // People write what no URI has: only percent signs mean something, as they do to Python.
+      val path = location.stripPrefix("file:").replaceFirst("^//[^/]*", "")
+      Try(Paths.get(URLDecoder.decode(path.replace("+", "%2B"), UTF_8))).toOption
+    } else Option.when(location.startsWith("/"))(Paths.get(location))
 
   /** As the coordinator makes it, which finds it there. */
   private def ownersAlone: FileAttribute[_] =
