@@ -250,6 +250,7 @@ def open_coordinator(given: Given) -> Coordinator:
         indexes=base.dataflows,
         stashed=base.stashed,
         snapshots=connectors.states,
+        spans=base.spans,
     )
     writes = Writes(base.relations, base.committer, reads)
     views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
@@ -447,7 +448,7 @@ def _base(given: Given) -> _Base:
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
-    history = History(given.blobs, given.epoch, given.clock)
+    history = History(given.blobs, given.epoch, given.clock, spans=given.spans)
     planner = Planner(given.spark)
     stashed = StashedRows(given.blobs, given.epoch)
     compute = Compute(
