@@ -1,4 +1,4 @@
-"""Which work has moved the uppers that a wait was for: a core without clocks or threads."""
+"""The core of links from waits to spans: which work has moved the uppers that a wait was for."""
 
 from __future__ import annotations
 

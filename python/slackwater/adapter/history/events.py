@@ -129,7 +129,7 @@ Event = CallBegan | CallEnded | Released | Connected | Disconnected
 
 @dataclass(frozen=True, slots=True)
 class ReadEnded:
-    """What Spark has read for a statement under one hold, and when."""
+    """A read of Spark for a statement, under one hold, and its times."""
 
     began_ms: int
     ended_ms: int

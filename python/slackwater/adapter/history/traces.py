@@ -1,4 +1,4 @@
-"""What the trace of a statement has of its end: a function of what the history knows of it."""
+"""The trace of a statement, as far as the history knows it: a function of its end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from slackwater.adapter.history.events import Ended
 from slackwater.repr.spans import PastSpan
 
 SPARK = "spark execution"
-"""What Spark does for a statement, from its start, or else from the bind, to its end."""
+"""Spark's work for a statement, from its start, or else from the bind, to its end."""
 
 
 def spans_of(ended: Ended) -> tuple[PastSpan, tuple[PastSpan, ...]]:
