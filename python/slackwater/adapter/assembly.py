@@ -253,7 +253,14 @@ def open_coordinator(given: Given) -> Coordinator:
         spans=base.spans,
     )
     writes = Writes(base.relations, base.committer, reads)
-    views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
+    views = Views(
+        base.relations,
+        base.timeline,
+        given.spark,
+        base.planner,
+        base.dataflows,
+        base.dataflow_history,
+    )
     indexes = Indexes(base.relations, given.spark, base.planner)
     replicas = _replicas(base, connectors)
     implications = _implications(given, base, connectors, replicas)
