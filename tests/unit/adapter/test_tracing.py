@@ -14,7 +14,7 @@ from tests.support.waiting import PATIENCE, wait_until
 from slackwater.adapter.external import tracing
 from slackwater.adapter.external.tracing import is_asked_for, open_tracing
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.spans import NoSpans, PastSpan
+from slackwater.repr.spans import Awaited, Moves, NoSpans, PastSpan
 
 
 @pytest.mark.parametrize(
@@ -128,6 +128,19 @@ def test_of_too_many_open_statements_the_oldest_ends(monkeypatch):
     assert traced.provider.force_flush()
     names = [each.name for each in memory.get_finished_spans()]
     assert sorted(names) == ["plan"] * 4 + ["select"] + ["statement"] * 2
+    traced.close()
+
+
+def test_what_is_not_in_the_sample_is_not_sent(monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    memory = InMemorySpanExporter()
+    traced = open_tracing(lambda _: memory)
+    with traced.span("tick", {}, Moves("u1", 1, 2)), traced.call(1, "bind", {}):
+        with traced.wait("wait", Awaited("u1", lambda: ["u1"], 1)):
+            pass
+    traced.ended(1, PastSpan("select", 1, 1), [PastSpan("spark execution", 1, 1)])
+    assert traced.provider.force_flush()
+    assert memory.get_finished_spans() == ()
     traced.close()
 
 

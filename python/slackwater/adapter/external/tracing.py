@@ -135,8 +135,9 @@ class Tracing:
         span.set_attributes(_named(past.attributes))
         if past.condition is not None:
             self._fail(span, past.condition)
-        # The clocks of a statement and of its span may differ by less than a millisecond.
-        span.end(max(past.ended_ms * _MS, span.start_time))
+        # The clocks of a statement and of its span may differ by less than a millisecond. A span
+        # that is not in the sample has no times.
+        span.end(max(past.ended_ms * _MS, getattr(span, "start_time", 0)))
 
     def _fail(self, span: Any, condition: str) -> None:
         codes = self.library.trace
