@@ -135,9 +135,9 @@ def test_what_is_not_in_the_sample_is_not_sent(monkeypatch):
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     memory = InMemorySpanExporter()
     traced = open_tracing(lambda _: memory)
-    with traced.span("tick", {}, Moves("u1", 1, 2)), traced.call(1, "bind", {}):
-        with traced.wait("wait", Awaited("u1", lambda: ["u1"], 1)):
-            pass
+    tick, awaited = Moves("u1", 1, 2), Awaited("u1", lambda: ["u1"], 1)
+    with traced.span("tick", {}, tick), traced.call(1, "bind", {}), traced.wait("wait", awaited):
+        pass
     traced.ended(1, PastSpan("select", 1, 1), [PastSpan("spark execution", 1, 1)])
     assert traced.provider.force_flush()
     assert memory.get_finished_spans() == ()
