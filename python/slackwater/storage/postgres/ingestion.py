@@ -539,7 +539,7 @@ class PostgresIngestion:
         return json.dumps({"version": 1, "is_anew": is_anew, "tables": tables}, sort_keys=True)
 
     def _copy_rows(self) -> CopiedRows | None:
-        """How far the tables are that are copied while the source runs, if there are any."""
+        """The progress of the tables that are copied while the source runs, if there are any."""
         copy = self._copy
         return None if copy is None else (copy.rows, copy.known_rows)
 
