@@ -83,6 +83,9 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_wallclock_global_lag": "How many milliseconds each object is behind the clock.",
     "mz_source_statistics": (
         "What each source has read, committed and skipped; it outlives the application."
+        " `snapshot_records_staged` of `snapshot_records_known` rows, of topics messages, of the"
+        " first contents have been read, or of tables that are copied anew or later; NULL where"
+        " nobody knows. PostgreSQL estimates how many there are once it has analyzed a table."
     ),
     "mz_source_statuses": (
         "How each source is, and each table that a source fills; `error` names file and line of a"

@@ -8,6 +8,7 @@ import json
 import pytest
 from tests.support.applications.application import Application, SqlError
 from tests.support.applications.gate import Gate
+from tests.support.otlp import receiver
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -31,6 +32,9 @@ spark.udf.register("stand", stand, "bigint")
 result = None
 """
 """A function that waits in some tasks, until the gate of the task is open."""
+
+OFTEN = {"OTEL_BSP_SCHEDULE_DELAY": "200"}
+"""Spans are sent so often, in milliseconds."""
 
 WATCHED = """
 from slackwater.spark import notices
@@ -65,7 +69,12 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     with (
         contextlib.closing(Gate(tmp_path / "first")) as first,
         contextlib.closing(Gate(tmp_path / "second")) as second,
-        Application(tmp_path / "environment", conf=conf, variables=variables) as place,
+        receiver() as received,
+        Application(
+            tmp_path / "environment",
+            conf=conf,
+            variables={**variables, "OTEL_EXPORTER_OTLP_ENDPOINT": received.address, **OFTEN},
+        ) as place,
     ):
         place.sql("USE slackwater")
         place.sql("CREATE TABLE t (k BIGINT)")
@@ -100,3 +109,38 @@ def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
         with pytest.raises(SqlError, match="SLACKWATER_DEPENDENCY_DROPPED"):
             reader.result(PATIENCE)
         wait_until(lambda: not place.rows(PROGRESS), what="its hydration has ended")
+        _is_a_trace_with_links_to_ticks(place, received)
+
+
+def _is_a_trace_with_links_to_ticks(place, received):
+    """A read of a view that has to follow a write first, and what was sent of it."""
+    place.sql("CREATE MATERIALIZED VIEW few AS SELECT k FROM t WHERE k < 0")
+    (view,) = (e[0] for e in place.rows("SELECT id FROM mz_catalog.mz_objects WHERE name = 'few'"))
+    written = []
+
+    def has_waited():
+        written.append(-1 - len(written))
+        place.sql(f"INSERT INTO t VALUES ({written[-1]})")
+        assert len(place.rows("SELECT k FROM few")) == len(written)
+        return any(each.links for each in received.spans("wait", object=view))
+
+    wait_until(has_waited, what="a read has waited for a tick")
+    wait = next(each for each in received.spans("wait", object=view) if each.links)
+
+    def read():
+        whole = (each for each in received.spans("select") if each.trace == wait.trace)
+        return next(whole, None)
+
+    wait_until(lambda: read() and received.linked(wait), what="the spans around it have come")
+    below = {each.name: each for each in received.below(read())}
+    assert below.keys() == {"bind", "spark execution"}
+    spark = below["spark execution"]
+    assert wait.parent == below["bind"].id
+    number = read().attributes["spark_execution_id"]
+    assert spark.attributes["spark_execution_id"] == number
+    assert spark.attributes["rows_returned"] == read().attributes["rows_returned"] > 0
+    assert spark.began_ns < spark.ended_ns <= read().ended_ns
+    for tick in received.linked(wait):
+        assert (tick.name, tick.attributes["dataflow"]) == ("tick", view)
+        assert tick.attributes["lower"] <= wait.attributes["timestamp"]
+        assert tick.trace != wait.trace

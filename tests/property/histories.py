@@ -43,6 +43,7 @@ class Plan:
 # By what a history costs: hundreds of them a second, tens, a few, or seconds for one.
 SHARES = {
     "test_a_statement_ends_once_under_any_leaders": Share(100, 4_000),
+    "test_a_wait_has_what_moved_its_uppers_and_nothing_else": Share(100, 4_000),
     "test_no_secret_is_in_any_column": Share(150, 4_000),
     "test_any_text_is_shown_somehow": Share(100, 2_000),
     "test_each_minute_has_the_worst_lags_under_any_leaders": Share(100, 4_000),

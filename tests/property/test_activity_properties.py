@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import asdict
 
 from hypothesis import example, given
@@ -17,6 +18,7 @@ from slackwater.adapter.history.events import (
     Connected,
     Disconnected,
     Done,
+    Ended,
     Failure,
     Key,
     Released,
@@ -75,12 +77,21 @@ def event(step, now_ms, number):
             return Connected(session, now_ms, "app", "me")
 
 
+def ended(of):
+    """What the history and what it tells of an end have in common."""
+    if isinstance(of, Ended):
+        return (of.key, of.ended_ms, of.status, of.timestamp, of.rows_returned, of.rows_written)
+    key = Key(of.session_id, of.statement_id)
+    return (key, of.finished_ms, of.status, of.timestamp, of.rows_returned, of.rows_written)
+
+
 class Leaders:
     """Leaders one after the other, what they have stored, and the ends that were seen."""
 
     def __init__(self):
         self.stored = []
         self.ended = {}
+        self.told = Counter()
         self.core = HistoryCore(LIMITS, data_rate=400)
 
     def take(self, step, now_ms, number):
@@ -99,6 +110,7 @@ class Leaders:
                 self.compare(*before)
             case _:
                 self.core.apply(event(step, now_ms, number))
+                self.told += Counter(ended(each) for each in self.core.take_ended())
         self.core.forget_old(now_ms)
         self.check(now_ms)
 
@@ -118,6 +130,9 @@ class Leaders:
             assert statement.began_ms >= now_ms - LIMITS.age_ms
             known = self.ended.get(statement.execution_id)
             assert known in (None, statement), "a statement has ended twice"
+            if statement.status is not None and known is None:
+                # Who took over has ended what it has not seen the end of, and tells nobody.
+                assert self.told[ended(statement)] > 0 or statement.status is Status.ABORTED
             if statement.status is not None:
                 self.ended[statement.execution_id] = statement
                 assert statement.finished_ms is not None

@@ -256,6 +256,7 @@ def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec,
                 reader.follow()
                 assert reader.rows == expected
                 assert _counted(reader.history.contents(reader.at)) == expected
+                assert reader.history.known_rows(reader.at) >= expected.total()
             known.append((reader.at, expected))
         for version, expected in known:
             if version.number:

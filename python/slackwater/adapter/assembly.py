@@ -250,9 +250,17 @@ def open_coordinator(given: Given) -> Coordinator:
         indexes=base.dataflows,
         stashed=base.stashed,
         snapshots=connectors.states,
+        spans=base.spans,
     )
     writes = Writes(base.relations, base.committer, reads)
-    views = Views(base.relations, base.timeline, given.spark, base.planner, base.dataflows)
+    views = Views(
+        base.relations,
+        base.timeline,
+        given.spark,
+        base.planner,
+        base.dataflows,
+        base.dataflow_history,
+    )
     indexes = Indexes(base.relations, given.spark, base.planner)
     replicas = _replicas(base, connectors)
     implications = _implications(given, base, connectors, replicas)
@@ -447,7 +455,7 @@ def _base(given: Given) -> _Base:
     relations = Relations(catalog, storage, persist)
     collections = Collections(storage, persist, lambda: catalog.state)
     sessions = Sessions(given.clock)
-    history = History(given.blobs, given.epoch, given.clock)
+    history = History(given.blobs, given.epoch, given.clock, spans=given.spans)
     planner = Planner(given.spark)
     stashed = StashedRows(given.blobs, given.epoch)
     compute = Compute(

@@ -6,6 +6,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -42,7 +43,7 @@ from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
-from slackwater.repr.spans import Spans
+from slackwater.repr.spans import Fail, Spans
 
 START_POLL_S = 0.2
 
@@ -88,7 +89,7 @@ class Told(Generic[Answer]):
     `result` is what an answer means for its statement. Without it, the call is told of only when it
     fails, which ends the statement; of one that is a part of another one, not even then. The text
     is the request's own, or what the caller says. Metrics count it as a statement if it is
-    `counted`, by the same kind.
+    `counted`, by the same kind. `name` is that of its span.
     """
 
     result: Callable[[Answer], Bound | Wrote | Done] | None = None
@@ -98,6 +99,7 @@ class Told(Generic[Answer]):
     planned_ms: int | None = None
     is_part: bool = False
     counted: bool = False
+    name: str = "call"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +220,7 @@ class Calls:
             lambda _: Done(),
             kind=statement.lower().replace(" ", "_"),
             counted=True,
+            name="define",
         )
 
         def run(caller: Caller, asked: Asked) -> Mapping[str, Any]:
@@ -314,7 +317,7 @@ class Calls:
                 structlog.contextvars.bound_contextvars(**named),
                 self._engine.ended_by(cancellation),
                 self._counts.counted(None if caller.internal else kind, cancellation),
-                self._spans.span(kind or "call", named),
+                self._span(session, caller, told.name),
             ):
                 answer = action(Execution(session, caller.where, cancellation))
         except Exception as error:
@@ -330,6 +333,13 @@ class Calls:
             begun.ended(result(answer), cancellation)
         return answer
 
+    def _span(self, session: Session, caller: Caller, name: str) -> AbstractContextManager[Fail]:
+        """The span of a call: below that of its statement, if a statement has made it."""
+        named = {"session": caller.session, "statement": caller.statement}
+        if caller.internal or caller.execution is None:
+            return self._spans.span(name, named)
+        return self._spans.call(Key(session.session_id, caller.statement), name, named)
+
     def _told(self, session: Session, caller: Caller, told: Told[Any]) -> CallHistory:
         """Tells the history that the call begins."""
         said = replace(
@@ -343,7 +353,7 @@ class Calls:
     # Statements
 
     def _plan(self, caller: Caller, asked: protocol.Plan) -> Mapping[str, Any]:
-        told: Told[RelationDesc | None] = Told(text=asked.text)
+        told: Told[RelationDesc | None] = Told(text=asked.text, name="plan")
         desc = self._running(
             caller, lambda execution: self._statements.plan(execution, asked.text), told
         )
@@ -362,6 +372,7 @@ class Calls:
             asked.text,
             planned_ms=asked.planned_at,
             counted=True,
+            name="execute",
         )
         return self._running(caller, action, told)[0]
 
@@ -394,6 +405,7 @@ class Calls:
             writes=bool(asked.write_targets),
             # What a statement reads that writes as well is a part of it.
             counted=not asked.write_targets,
+            name="bind",
         )
         return self._running(caller, action, told)
 
@@ -409,7 +421,7 @@ class Calls:
                 case None:
                     return {"rows": None, "file": None, "upper": None}
 
-        return self._running(caller, action, Told(is_part=True))
+        return self._running(caller, action, Told(is_part=True, name="peek"))
 
     def _scanned(self, caller: Caller, asked: protocol.Scanned) -> Mapping[str, Any]:
         session = self._session(caller)
@@ -438,9 +450,7 @@ class Calls:
         """Tells the history of the statements that read under the holds, as far as Spark says."""
         said = {each.hold: each for each in ended}
         for hold in holds:
-            each = said.get(hold) or protocol.EndedRead(hold)
-            failure = None if each.condition is None else Failure(each.condition, each.message)
-            self._history.released(hold, each.ago_ms, each.rows, failure)
+            self._history.released(said.get(hold) or protocol.EndedRead(hold))
 
     def _end_holds(self, holds: Sequence[str]) -> None:
         for hold in holds:
@@ -461,6 +471,7 @@ class Calls:
             lambda done: Wrote(done.timestamp, done.inserted + done.deleted),
             writes=True,
             counted=True,
+            name="write",
         )
         done = self._running(caller, action, told)
         return {
@@ -546,7 +557,7 @@ class Calls:
         target = self._running(
             caller,
             lambda execution: self._staged.stage(execution, asked),
-            Told(kind=kind, writes=True),
+            Told(kind=kind, writes=True, name="stage"),
         )
         return {
             "id": target.id,

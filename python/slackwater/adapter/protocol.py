@@ -121,12 +121,14 @@ class RelationRead:
 class EndedRead:
     """The end of the reads under a hold in Spark, `ago_ms` before the call was sent.
 
-    `rows` is how many it brought to the driver, if somebody has counted them; `condition` and
-    `message` are of the error with which it failed.
+    `took_ms` is how long Spark's execution took, if it has told of both its ends. `rows` is how
+    many it brought to the driver, if somebody has counted them; `condition` and `message` are of
+    the error with which it failed.
     """
 
     hold: str
     ago_ms: int = 0
+    took_ms: int | None = None
     rows: int | None = None
     condition: str | None = None
     message: str | None = None

@@ -60,7 +60,7 @@ from slackwater.repr.clock import wall_clock_ms
 from slackwater.repr.errors import LOG_FILE, FatalError, SlackwaterError, first_line, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, TIMESTAMP_MIN, Timestamp
 from slackwater.repr.ids import GlobalId
-from slackwater.repr.spans import Fail, NoSpans, Spans
+from slackwater.repr.spans import Fail, Moves, NoSpans, Spans
 
 Progress = Callable[[Mapping[GlobalId, Timestamp]], None]
 Fatal = Callable[[BaseException], None]
@@ -553,8 +553,8 @@ class Worker:
 
         None: it was computed, and has no result before what waits is committed.
         """
-        named = _named(run.work)
-        with bound_contextvars(**named), self._spans.span("tick", named) as fail:
+        named, moves = _named(run.work), _moves(run.work)
+        with bound_contextvars(**named), self._spans.span("tick", named, moves) as fail:
             return self._done(view, run, most_ms, fail)
 
     def _done(self, view: Maintained, run: _Run, most_ms: int | None, fail: Fail) -> Result | None:
@@ -782,6 +782,12 @@ def _named(work: Work) -> dict[str, str | int]:
     if (tick := work.tick) is None:
         return {"dataflow": work.flow.global_id}
     return {"dataflow": work.flow.global_id, "lower": tick.lower, "upper": tick.upper}
+
+
+def _moves(work: Work) -> Moves:
+    if (tick := work.tick) is None:
+        return Moves(work.flow.global_id)
+    return Moves(tick.global_id, tick.lower, tick.upper)
 
 
 def _may_have_moved(result: Result) -> bool:

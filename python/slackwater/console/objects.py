@@ -126,6 +126,7 @@ class _States:
     statuses: Mapping[str, Row]
     hydrated: Mapping[str, bool]
     progress: Mapping[str, Row]
+    snapshots: Mapping[str, Row]
 
     @staticmethod
     def of(snapshot: Snapshot) -> _States:
@@ -140,6 +141,7 @@ class _States:
             statuses={**snapshot.by_id(r.SOURCES), **snapshot.by_id(r.SINKS)},
             hydrated=hydrated,
             progress=snapshot.by_id(r.PROGRESS, "object_id"),
+            snapshots=snapshot.by_id(r.SOURCE_COUNTS),
         )
 
     def health(self, row: Row) -> Health:
@@ -153,7 +155,15 @@ class _States:
         if kind in MAINTAINED:
             return self._of_maintained(object_id)
         status = self.statuses.get(object_id)
-        return Health(State.RUNNING) if status is None else _of_status(status, kind)
+        if status is None:
+            return Health(State.RUNNING)
+        found = _of_status(status, kind)
+        counts = self.snapshots.get(object_id)
+        if found.state is State.HYDRATING and counts is not None:
+            of = "messages" if status["type"] == "kafka" else "rows"
+            staged, known = counts["snapshot_records_staged"], counts["snapshot_records_known"]
+            return _read(staged or 0, known, of)
+        return found
 
     def _of_maintained(self, object_id: str) -> Health:
         notice = self.stalled.get(object_id)
@@ -196,12 +206,18 @@ def _told(state: State, notice: Row) -> Health:
 
 
 def _hydrating(progress: Row | None) -> Health:
-    if progress is None or not progress["rows_known"]:
+    if progress is None:
         return Health(State.HYDRATING)
-    read, known = progress["rows_read"], progress["rows_known"]
+    return _read(progress["rows_read"], progress["rows_known"], "rows")
+
+
+def _read(read: int, known: int | None, of: str) -> Health:
+    """It reads what there was at first: so many rows or messages, of those that are known."""
+    if not known:
+        return Health(State.HYDRATING)
     # What was found meanwhile may be more than was known when it began.
     percent = min(100, 100 * read // known)
-    return Health(State.HYDRATING, detail=f"{percent} % of {known:,} rows".replace(",", " "))
+    return Health(State.HYDRATING, detail=f"{percent} % of {known:,} {of}".replace(",", " "))
 
 
 _OF_STATUS = {

@@ -403,6 +403,8 @@ _SOURCE_FACTS = (
     "offset_known",
     "offset_committed",
     "rows_skipped",
+    "snapshot_records_staged",
+    "snapshot_records_known",
 )
 _SINK_FACTS = ("messages_staged", "messages_committed", "bytes_committed")
 _SESSIONS = (("id", "session"), ("role_id", "user"), ("connected_at", "connected"))

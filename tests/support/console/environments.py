@@ -107,6 +107,7 @@ OBJECTS = (
     named(14, "idle_source", "source"),
     named(15, "a/b?c#d", "table"),
     named(16, "stopped_progress", "source"),
+    named(17, "copied", "source"),
     {**named(1, "mz_objects", "table", "mz_catalog"), "id": "s101"},
 )
 LAGS = {
@@ -169,7 +170,11 @@ def every_state():
                 status("u2", "clicks", "running"),
                 status("u3", "stopped", "stalled", "[SLACKWATER_KAFKA] <no broker> answers"),
                 status("u14", "idle_source", "paused"),
+                status("u17", "copied", "starting"),
                 {**status("u16", "stopped_progress", "stalled", "[X] of it"), "type": "progress"},
+            ),
+            r.SOURCE_COUNTS: (
+                {"id": "u17", "snapshot_records_staged": 1200, "snapshot_records_known": 5000},
             ),
             r.SINKS: (status("u10", "out", "running"),),
             r.NOTICES: (

@@ -148,6 +148,9 @@ class FakeHistory:
         self.table.call()
         return FORMS[self.table.known[version.version].form]
 
+    def known_rows(self, version):
+        return self.table.known[version.version].rows.total()
+
     def contents(self, version):
         found = self.table.known[version.version]
         yield from self._pieces(found, [(row, 1) for row in found.rows.elements()], has_diff=False)

@@ -358,6 +358,9 @@ class FakeReplication:
             return {oid: now for oid, (now, _) in self._snapshot.items()}
         return {table.oid: table.now() for table in self._server.tables.values()}
 
+    def known_rows(self, oids):
+        return sum(len(self._snapshot[oid][1]) for oid in oids if oid in self._snapshot)
+
     def copy(self, table, columns):
         _, rows = self._snapshot[table.oid]
         for start in range(0, len(rows), self._size):

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 from queue import SimpleQueue
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
 
+from slackwater.adapter.controllers.dataflows import OfReplica
+from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.history.dataflows import DataflowLimits, Hydrated, Ticked
 from slackwater.adapter.system.dataflow_history import FOLDER, DataflowHistory
 from slackwater.compute.records import HydrationRecord, StepRecord, TickRecord, TickTimes
@@ -48,6 +51,21 @@ def test_the_next_leader_has_what_was_done_before(tmp_path):
     assert second.told == {tick(10), tick(11), tick(12), HYDRATED}
     assert tick(13) in second.history.records([tick(13)])
     assert tick(13) not in second.told, "it was shown, and is noted when replicas are asked"
+
+
+def test_the_last_tick_of_a_view_is_known_under_the_next_leader(tmp_path):
+    first = Leader(LocalBlobs(tmp_path))
+    first.sees(tick(10), tick(11))
+    second = Leader(LocalBlobs(tmp_path), epoch=2)
+    second.sees()
+    told = []
+    dataflows = SimpleNamespace(ticks=lambda: told)
+    views = Views(None, None, None, None, dataflows, second.history)
+    view, other = SimpleNamespace(id="u1"), SimpleNamespace(id="u2")
+    assert views.last_tick(view) == tick(11).record
+    assert views.last_tick(other) is None
+    told.append(OfReplica("r2", tick(12).record))
+    assert views.last_tick(view) == tick(12).record
 
 
 def test_a_leader_that_ends_stores_what_was_done_last(tmp_path):

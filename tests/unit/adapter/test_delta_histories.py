@@ -65,6 +65,8 @@ def check(path):
         number = each.version.number
         assert rows == theirs(path, number, columns), f"version {number}"
         assert rows == counted(source.contents(source.at(number)), columns)
+        known = source.known_rows(source.at(number))
+        assert known is None or known >= rows.total()
         assert each.version == source.at(number)
         seen.append(each.version)
     assert source.newest() == seen[-1]
@@ -131,6 +133,7 @@ def test_partition_columns_of_each_type(tmp_path):
     DeltaTable(tmp_path).delete("i IS NULL")
     assert len(check(tmp_path)) == 3
     source = history(tmp_path)
+    assert [source.known_rows(source.at(number)) for number in range(3)] == [1, 3, 2]
     (first,) = counted(source.contents(source.at(0)), source.columns(source.at(0)))
     values = ["'x y/%='", repr(datetime.date(2020, 1, 2)), "1", repr(decimal.Decimal("1.20"))]
     assert [first[place] for place in (2, 3, 1, 7)] == values

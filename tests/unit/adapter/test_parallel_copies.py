@@ -144,6 +144,17 @@ def test_all_connections_read_one_snapshot(large):
     replication.close()
 
 
+def test_the_server_estimates_rows_once_it_has_analyzed_a_table(large):
+    large.run("CREATE TABLE never (id INT)", "ANALYZE large")
+    replication = server(large, 1)
+    assert replication.create_slot() is not None
+    (now,) = replication.tables().values()
+    assert replication.known_rows([now.oid]) == 9999
+    oids = replication._rows("SELECT oid FROM pg_class WHERE relname = 'never'", ())
+    assert replication.known_rows([now.oid, *(oid for (oid,) in oids)]) is None
+    replication.close()
+
+
 def test_a_connection_that_is_ended_ends_the_copy_which_can_begin_again(large):
     replication = server(large, 4)
     assert replication.create_slot() is not None

@@ -7,13 +7,14 @@ import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
-from tests.support.adapter.coordination import Place
+from tests.support.adapter.coordination import Place, calls_of
+from tests.support.otlp import receiver
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.external import tracing
 from slackwater.adapter.external.tracing import is_asked_for, open_tracing
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.spans import NoSpans
+from slackwater.repr.spans import Awaited, Moves, NoSpans, PastSpan
 
 
 @pytest.mark.parametrize(
@@ -48,13 +49,13 @@ def test_statements_steps_and_ranges_are_spans(env, tmp_path):
         return [span for span in memory.get_finished_spans() if span.name == name]
 
     wait_until(lambda: of("source step") and of("sink range"), what="both have gone on")
-    (written,) = of("insert")
+    written = next(each for each in of("write") if "a statement" in each.to_json())
     assert dict(written.attributes) == {
         "slackwater.session": "app/1",
         "slackwater.statement": "a statement",
     }
     assert written.status.status_code is StatusCode.UNSET
-    (dropped,) = of("drop_view")
+    dropped = next(each for each in of("execute") if each.status.description)
     assert dropped.status.status_code is StatusCode.ERROR
     assert dropped.status.description.startswith("SLACKWATER_")
     assert "a_secret_name" not in dropped.to_json()
@@ -63,6 +64,83 @@ def test_statements_steps_and_ranges_are_spans(env, tmp_path):
     assert written["slackwater.sink"] == sink
     assert written["slackwater.lower"] < written["slackwater.upper"]
     place.close()
+    traced.close()
+
+
+def test_a_statement_is_a_trace_with_links_to_what_it_waited_for(env, monkeypatch):
+    with receiver() as received:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", received.address)
+        traced = open_tracing()
+        place = Place(env, spans=traced)
+        place.sql("CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '100 ms')")
+        source = place.item("c").id
+        calls, own = calls_of(place.coordinator), {"session": "app/1", "execution": "7"}
+        late = {"at_least": place.env.persist.reads.tables_upper() + 500}
+        reads = {"relations": [{"id": source, "as_of": late}], "sql": "SELECT 'a secret' FROM c"}
+        bound = calls["/v1/bind"]({**own, **reads, "context": {"user": "me"}})
+        end = {"hold": bound["hold"], "took_ms": 3, "rows": 4, "condition": "DIVIDE_BY_ZERO"}
+        calls["/v1/release"]({"holds": [bound["hold"]], "ended": [end]})
+        read = {"session": "app/1", "timestamp": 5, "began_ago_ms": 40, "took_us": 2, "ago_ms": 9}
+        told = {"user": "me", "application": "a", "sql": "SELECT 1", "execution": "8", "rows": 1}
+        calls["/v1/reads"]({"reads": [{**read, **told}]})
+        place.close()
+        traced.provider.force_flush()
+        (whole,) = received.spans("select", statement="7")
+        assert not whole.parent
+        assert whole.error == "DIVIDE_BY_ZERO"
+        assert whole.attributes == {
+            "session": "app/1",
+            "statement": "7",
+            "spark_execution_id": 7,
+            "status": "error",
+            "timestamp": bound["timestamp"],
+            "rows_returned": 4,
+        }
+        bind, spark = received.below(whole)
+        assert (bind.name, spark.name) == ("bind", "spark execution")
+        assert spark.attributes == {"spark_execution_id": 7, "rows_returned": 4}
+        assert spark.ended_ns - spark.began_ns == 3_000_000
+        (wait,) = received.below(bind)
+        assert wait.name == "wait"
+        as_of = bound["relations"][0]["as_of"]
+        assert wait.attributes == {"object": source, "timestamp": as_of}
+        assert whole.began_ns <= bind.began_ns <= wait.began_ns <= wait.ended_ns <= bind.ended_ns
+        steps = received.linked(wait)
+        assert len(steps) == len(wait.links) > 0
+        assert {(each.name, each.attributes["source"]) for each in steps} == {
+            ("source step", source)
+        }
+        (unbound,) = received.spans("select", statement="8")
+        assert unbound.ended_ns - unbound.began_ns == 31_000_000
+        assert [each.name for each in received.below(unbound)] == ["spark execution"]
+        assert not any("secret" in str(each) for each in received.spans())
+        traced.close()
+
+
+def test_of_too_many_open_statements_the_oldest_ends(monkeypatch):
+    monkeypatch.setattr(tracing, "OPEN_AT_MOST", 2)
+    memory = InMemorySpanExporter()
+    traced = open_tracing(lambda _: memory)
+    for number in range(4):
+        with traced.call(number, "plan", {}):
+            pass
+    traced.ended(3, PastSpan("select", 1, 1), ())
+    assert traced.provider.force_flush()
+    names = [each.name for each in memory.get_finished_spans()]
+    assert sorted(names) == ["plan"] * 4 + ["select"] + ["statement"] * 2
+    traced.close()
+
+
+def test_what_is_not_in_the_sample_is_not_sent(monkeypatch):
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+    memory = InMemorySpanExporter()
+    traced = open_tracing(lambda _: memory)
+    tick, awaited = Moves("u1", 1, 2), Awaited("u1", lambda: ["u1"], 1)
+    with traced.span("tick", {}, tick), traced.call(1, "bind", {}), traced.wait("wait", awaited):
+        pass
+    traced.ended(1, PastSpan("select", 1, 1), [PastSpan("spark execution", 1, 1)])
+    assert traced.provider.force_flush()
+    assert memory.get_finished_spans() == ()
     traced.close()
 
 

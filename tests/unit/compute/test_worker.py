@@ -16,6 +16,7 @@ from slackwater.compute.tick_outcome import TickOutcome
 from slackwater.compute.worker import Listeners, Worker, WorkerOptions
 from slackwater.persist.appends import Append, UpperMismatch
 from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.spans import Moves
 
 ERROR = SlackwaterError("SLACKWATER_STORAGE_UNREADABLE", "58030", "no answer", {})
 
@@ -51,15 +52,15 @@ def test_lines_of_a_tick_say_whose_it_is_and_over_which_interval(worker):
 
 
 class Heard:
-    """Keeps spans: their names, their attributes, and how they have failed."""
+    """Keeps spans: their names, their attributes, what they move, and how they have failed."""
 
     def __init__(self):
         self.spans = []
 
     @contextmanager
-    def span(self, name, attributes):
+    def span(self, name, attributes, moves):
         failures = []
-        self.spans.append((name, attributes, failures))
+        self.spans.append((name, attributes, moves, failures))
         yield failures.append
 
 
@@ -71,7 +72,8 @@ def test_a_tick_is_a_span_that_fails_with_it(worker):
 
     done(worker, tick)
     interval = {"dataflow": "u7", "lower": 4, "upper": 9}
-    assert worker._spans.spans == [("tick", interval, [ERROR.condition])]
+    moves = Moves("u7", 4, 9)
+    assert worker._spans.spans == [("tick", interval, moves, [ERROR.condition])]
 
 
 class Rounds:

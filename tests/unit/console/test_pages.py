@@ -120,8 +120,11 @@ def test_each_state_is_there_once_and_the_worst_comes_first():
         "shop.idle",
         "shop.idle_source",
     }
-    (filling,) = [each for each in found if each.health.state is State.HYDRATING]
-    assert filling.health.detail == "41 % of 100 000 rows"
+    filled = {e.name: e.health.detail for e in found if e.health.state is State.HYDRATING}
+    assert filled == {
+        "shop.filling": "41 % of 100 000 rows",
+        "shop.copied": "24 % of 5 000 messages",
+    }
 
 
 def test_what_needs_attention_names_condition_time_and_advice():

@@ -133,8 +133,9 @@ def test_a_snapshot_of_several_polls_tells_how_far_it_is():
     seen = []
     while isinstance(step := place.ingestion.poll(0), IngestionProgress):
         assert step.status.status == "starting"
-        seen.append(step.statistics.snapshot_records_staged)
-    assert seen == [2, 4, 6]
+        counted = step.statistics
+        seen.append((counted.snapshot_records_staged, counted.snapshot_records_known))
+    assert seen == [(2, 6), (4, 6), (6, 6)]
     assert isinstance(step.updates["s"], StagedRows)
     place.commit(step)
     assert step.statistics.snapshot_committed

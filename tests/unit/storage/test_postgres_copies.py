@@ -15,6 +15,9 @@ from tests.support.storage.fake_postgres import (
     source_table,
 )
 
+from slackwater.storage.copying import Room
+from slackwater.storage.ingestion import IngestionProgress
+from slackwater.storage.postgres import ingestion
 from slackwater.storage.postgres.ingestion import CHECK_MS, states_of
 from slackwater.storage.postgres.tables import PostgresColumn
 
@@ -35,6 +38,37 @@ def begun():
     world.server.transact([inserted("keyed", "1", "x", "1")])
     committed(world)
     return world
+
+
+def progress(world, name):
+    """What is told of copies, in rows read and known, until the table has its contents."""
+    told = []
+    for _ in range(50):
+        world.now_ms += CHECK_MS
+        step = world.ingestion.poll(world.now_ms)
+        if isinstance(step, IngestionProgress):
+            counts = step.statistics
+            told.append((counts.snapshot_records_staged, counts.snapshot_records_known))
+        elif step is not None:
+            world.commit(step)
+            world.ingestion.committed(step)
+            world.check()
+            if name in states_of(world.state):
+                return list(dict.fromkeys(told))
+    raise AssertionError("it is not copied")
+
+
+def test_copies_tell_how_many_rows_they_have_of_those_that_are_known(monkeypatch):
+    monkeypatch.setattr(ingestion, "STEP_BYTES", 0)
+    server = FakeServer()
+    for number in range(5):
+        server.transact([inserted("keyed", "1", "x", str(number))])
+    world = World(2, server)
+    assert progress(world, "keyed") == [(2, 5), (4, 5), (5, 5)]
+    monkeypatch.undo()
+    monkeypatch.setattr(Room, "beside", lambda *_: Room(10**6, 1))
+    world.exports["later1"] = "keyed"
+    assert progress(world, "later1")[-1] == (5, 5)
 
 
 def test_a_copy_that_fails_is_the_status_of_a_source_that_goes_on():

@@ -17,6 +17,8 @@ from slackwater.adapter.controllers.dataflows import Dataflows, definition_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.refreshes import aligned, first_time, schedule_of
 from slackwater.adapter.ddl.replacement_rules import refuse_schedule, replacement_target
+from slackwater.adapter.history.dataflows import Ticked, ticks
+from slackwater.adapter.system.dataflow_history import DataflowHistory
 from slackwater.adapter.time.timeline import Timeline
 from slackwater.compute.definitions import Definition, version_of
 from slackwater.compute.engine import Analysis, Engine, ViewPlan
@@ -67,13 +69,14 @@ class PlannedView:
 
 @dataclass(frozen=True, slots=True)
 class Views:
-    """Plans maintained views."""
+    """Plans maintained views. `done` has what dataflows have done, also under leaders before."""
 
     relations: Relations
     timeline: Timeline
     engine: Engine
     planner: Planner
     dataflows: Dataflows
+    done: DataflowHistory
 
     def plan_new(
         self,
@@ -204,10 +207,11 @@ class Views:
         return engine.analyze(text, context.catalog, context.namespace)
 
     def last_tick(self, item: CatalogItem) -> TickRecord | None:
-        """The record of the view's last tick; None: none is on record."""
-        found = (each.record for each in self.dataflows.ticks())
-        ticks = [tick for tick in found if tick.global_id == item.id]
-        return ticks[-1] if ticks else None
+        """The record of the view's last tick, under whichever leader; None: none is on record."""
+        told = [Ticked(each.replica, each.record) for each in self.dataflows.ticks()]
+        found = (each.record for each in ticks(self.done.records(told)))
+        own = (each for each in found if each.global_id == item.id)
+        return max(own, key=lambda each: each.committed_ms, default=None)
 
     def explain_item(self, item: CatalogItem) -> list[tuple[object, ...]]:
         resident = self.dataflows.out_of_memory(item.id) is None

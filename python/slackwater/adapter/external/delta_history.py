@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from slackwater.adapter.external.delta_folder import LOG, DeltaFolder, Seen
@@ -84,6 +85,9 @@ class DeltaHistory:
         if self._columns is None or self._columns[0] != version:
             self._columns = version, self._snapshot(version.number).columns
         return self._columns[1]
+
+    def known_rows(self, version: TableVersion) -> int | None:
+        return self._snapshot(version.number).known_rows
 
     def contents(self, version: TableVersion) -> Iterator[pa.Table]:
         snapshot = self._snapshot(version.number)
@@ -384,6 +388,15 @@ class _Snapshot:
     def table(self) -> str:
         """The id of the table."""
         return str(self.table_of.metadata().id)
+
+    @property
+    def known_rows(self) -> int | None:
+        """The rows of its files, deleted ones too; None: a file has no statistics."""
+        found = pa.table(self.table_of.get_add_actions())
+        if "num_records" not in found.column_names:
+            return None
+        counts = found.column("num_records")
+        return None if counts.null_count else pc.sum(counts).as_py() or 0
 
     @property
     def files(self) -> Mapping[str, Mapping[str, pa.Scalar]]:

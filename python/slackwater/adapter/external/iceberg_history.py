@@ -135,6 +135,14 @@ class IcebergHistory:
         """Raises SLACKWATER_UNSUPPORTED_TYPE, too."""
         return table_columns(self._schema(self._snapshot(version)))
 
+    def known_rows(self, version: TableVersion) -> int | None:
+        snapshot = self._snapshot(version)
+        if snapshot is None:
+            return 0
+        # A summary is good enough for people.
+        told = None if snapshot.summary is None else snapshot.summary["total-records"]
+        return int(told) if told is not None and str(told).isdecimal() else None
+
     def contents(self, version: TableVersion) -> Iterator[pa.Table]:
         snapshot = self._snapshot(version)
         files = self._files(snapshot)

@@ -127,6 +127,7 @@ def openlineage() -> Any:
 def opentelemetry() -> Any:
     """The module, with its SDK and its exporter. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:
+        import opentelemetry.context
         import opentelemetry.exporter.otlp.proto.http.trace_exporter
         import opentelemetry.sdk.resources
         import opentelemetry.sdk.trace.export

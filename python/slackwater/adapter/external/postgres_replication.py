@@ -14,7 +14,7 @@ import select
 import struct
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -285,6 +285,15 @@ class PostgresReplication:
                 oid, schema, name, member, identity, key, tuple(chosen), tuple(hidden), row_filter
             )
         return made
+
+    def known_rows(self, oids: Collection[int]) -> int | None:
+        found = self._rows(
+            "SELECT sum(reltuples)::bigint FROM pg_class WHERE oid = ANY(%s)"
+            # Of a table that was never analyzed, servers say so in one of two ways.
+            " HAVING NOT bool_or(reltuples < 0 OR reltuples = 0 AND relpages > 0)",
+            (list(oids),),
+        )
+        return int(found[0][0]) if found else None
 
     def copy(self, table: TableNow, columns: Sequence[str]) -> Iterator[pa.Table]:
         selection = Selection(

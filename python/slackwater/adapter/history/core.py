@@ -22,9 +22,11 @@ from slackwater.adapter.history.events import (
     Connected,
     Disconnected,
     Done,
+    Ended,
     Event,
     Failure,
     Key,
+    ReadEnded,
     Released,
     Wrote,
 )
@@ -37,7 +39,7 @@ from slackwater.adapter.history.records import (
     Step,
 )
 from slackwater.adapter.history.sampling import Throttle, is_sampled
-from slackwater.adapter.history.texts import SHOWN_CHARACTERS, of_statement
+from slackwater.adapter.history.texts import SHOWN_CHARACTERS, kind_of, of_statement
 from slackwater.repr.errors import FatalError, conditions
 
 DAY_MS = 24 * 3600 * 1000
@@ -45,6 +47,8 @@ RECORD_BYTES = 600
 """The size of a record beside its texts, as the throttle counts."""
 OPEN_AT_MOST = 20_000
 """Of more statements that are open at once, the end of the oldest is not seen."""
+READS_AT_MOST = 100
+"""The most reads of a statement that its end tells of, the first."""
 
 _CANCELED = frozenset(("SLACKWATER_CANCELED", "SPARK_JOB_CANCELLED", "InterruptedException"))
 
@@ -59,13 +63,21 @@ class Limits:
 
 @dataclass(slots=True)
 class Open:
-    """A statement that has not ended. One that is not kept (`id` is None) is followed, too."""
+    """A statement that has not ended. One that is not kept (`id` is None) is followed, too.
+
+    `holds` are those that it has now, and since when.
+    """
 
     id: str | None
+    kind: str
+    began_ms: int
     writes: bool
     calls: int = 0
-    holds: set[str] = field(default_factory=set)
+    holds: dict[str, int] = field(default_factory=dict)
+    reads: list[ReadEnded] = field(default_factory=list)
+    timestamp: int | None = None
     rows: int | None = None
+    rows_written: int | None = None
     failure: Failure | None = None
 
 
@@ -83,6 +95,7 @@ class HistoryCore:
         self._sessions: OrderedDict[str, SessionBegan] = OrderedDict()
         self._changed: dict[str, None] = {}
         self._new_sessions: dict[str, None] = {}
+        self._ended: list[Ended] = []
 
     # What is known
 
@@ -118,7 +131,12 @@ class HistoryCore:
         opened = self._open.get(event.key)
         if opened is None:
             kept = self._begin(event)
-            opened = self._open[event.key] = Open(event.execution_id if kept else None, said.writes)
+            opened = self._open[event.key] = Open(
+                event.execution_id if kept else None,
+                kind_of(said.text, said.kind, writes=said.writes),
+                event.at_ms,
+                said.writes,
+            )
             while len(self._open) > OPEN_AT_MOST:
                 self._end(next(iter(self._open)), event.at_ms, Status.ABORTED)
         opened.calls += 1
@@ -135,12 +153,11 @@ class HistoryCore:
         if throttled is None:
             return False
         planned = () if said.planned_ms is None else (Reached(Step.PLANNED, said.planned_ms),)
-        number = key.statement_id
         self._keep(
             Statement(
                 execution_id=event.execution_id,
                 session_id=key.session_id,
-                statement_id=number,
+                statement_id=key.statement_id,
                 began_ms=event.at_ms,
                 text=of_statement(said.text, said.kind, writes=said.writes),
                 application=said.application,
@@ -149,8 +166,7 @@ class HistoryCore:
                 isolation=said.isolation,
                 sample_rate=rate,
                 throttled=throttled,
-                # Spark's statements have Spark's number as their name.
-                spark_execution_id=int(number) if _is_number(number) else None,
+                spark_execution_id=_spark_execution_id(key),
                 planned_ms=said.planned_ms,
                 steps=(*planned, Reached(Step.BEGAN, event.at_ms)),
             )
@@ -168,13 +184,15 @@ class HistoryCore:
                 reached = Reached(Step.BOUND, event.at_ms)
                 read_at = None if timestamp is None else int(timestamp)
                 self._change(opened, reached, timestamp=read_at)
+                opened.timestamp = read_at
                 if hold is not None:
-                    opened.holds.add(hold)
+                    opened.holds[hold] = event.at_ms
                     self._holds[hold] = event.key
                 self._end_if_over(event.key, event.at_ms)
             case Wrote(timestamp, rows):
                 reached = Reached(Step.COMMITTED, event.at_ms)
                 self._change(opened, reached, timestamp=int(timestamp), rows_written=rows)
+                opened.timestamp, opened.rows_written = int(timestamp), rows
                 self._end(event.key, event.at_ms, Status.SUCCESS)
             case Done(rows):
                 opened.rows = rows
@@ -194,7 +212,11 @@ class HistoryCore:
         if key is None:
             return
         opened = self._open[key]
-        opened.holds.discard(event.hold)
+        bound_ms = opened.holds.pop(event.hold)
+        if len(opened.reads) < READS_AT_MOST:
+            began_ms = bound_ms if event.took_ms is None else event.at_ms - event.took_ms
+            read = ReadEnded(began_ms, event.at_ms, event.rows, event.failure)
+            opened.reads.append(read)
         if event.rows is not None:
             opened.rows = (opened.rows or 0) + event.rows
         opened.failure = opened.failure or event.failure
@@ -216,6 +238,21 @@ class HistoryCore:
         opened = self._open.pop(key)
         for hold in opened.holds:
             del self._holds[hold]
+        self._ended.append(
+            Ended(
+                key,
+                opened.kind,
+                opened.began_ms,
+                at_ms,
+                status,
+                spark_execution_id=_spark_execution_id(key),
+                timestamp=opened.timestamp,
+                rows_returned=opened.rows,
+                rows_written=opened.rows_written,
+                failure=opened.failure,
+                reads=tuple(opened.reads),
+            )
+        )
         if opened.id is None:
             return
         failure = opened.failure
@@ -264,6 +301,11 @@ class HistoryCore:
             changed = replace(before, steps=steps, **fields)  # type: ignore[arg-type]
             self._statements[opened.id] = changed
             self._changed[opened.id] = None
+
+    def take_ended(self) -> tuple[Ended, ...]:
+        """The statements that have ended since the last time, also those that are not kept."""
+        ended, self._ended = tuple(self._ended), []
+        return ended
 
     # What is stored
 
@@ -359,8 +401,10 @@ def _require(holds: bool, what: str) -> None:
         raise FatalError(f"the history is broken: {what}")
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 19
+def _spark_execution_id(key: Key) -> int | None:
+    """Spark's statements have Spark's number as their name."""
+    text = key.statement_id
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
 
 
 def _status(failure: Failure) -> Status:

@@ -1,5 +1,7 @@
 """The events of the history: what the calls of a statement tell it, in the order of their times.
 
+`Ended` is what comes of them for others, once for each statement.
+
 A statement is known by `Key`; it may have several calls. Times are wall clock milliseconds.
 """
 
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from slackwater.adapter.history.records import Status
 from slackwater.repr.frontier import Timestamp
 
 
@@ -91,12 +94,16 @@ class CallEnded:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """Nothing is read under the hold any more; `rows` and `failure` are what Spark said."""
+    """Nothing is read under the hold any more; the rest is what Spark said, if it did.
+
+    `took_ms` is how long its execution took.
+    """
 
     hold: str
     at_ms: int
     rows: int | None = None
     failure: Failure | None = None
+    took_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +125,30 @@ class Disconnected:
 
 
 Event = CallBegan | CallEnded | Released | Connected | Disconnected
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEnded:
+    """A read of Spark for a statement, under one hold, and its times."""
+
+    began_ms: int
+    ended_ms: int
+    rows: int | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A statement from its first call to its end, without texts. What is not known is None."""
+
+    key: Key
+    kind: str
+    began_ms: int
+    ended_ms: int
+    status: Status
+    spark_execution_id: int | None = None
+    timestamp: int | None = None
+    rows_returned: int | None = None
+    rows_written: int | None = None
+    failure: Failure | None = None
+    reads: tuple[ReadEnded, ...] = ()

@@ -33,10 +33,12 @@ from slackwater.adapter.history.files import HistoryFiles
 from slackwater.adapter.history.passes import Passes
 from slackwater.adapter.history.records import KINDS, Record, SessionBegan, Statement
 from slackwater.adapter.history.store import HistoryStore
-from slackwater.adapter.protocol import UnboundRead
+from slackwater.adapter.history.traces import spans_of
+from slackwater.adapter.protocol import EndedRead, UnboundRead
 from slackwater.adapter.time.watch import Cancellation
 from slackwater.persist.blobs import Blobs
 from slackwater.planner.parser import parameters, variables
+from slackwater.repr.spans import NoSpans, Spans
 
 PASS_S = 1.0
 """So often what is new is stored."""
@@ -73,10 +75,16 @@ class History:
     """
 
     def __init__(
-        self, blobs: Blobs, epoch: int, clock: Callable[[], int], limits: Limits | None = None
+        self,
+        blobs: Blobs,
+        epoch: int,
+        clock: Callable[[], int],
+        limits: Limits | None = None,
+        spans: Spans | None = None,
     ) -> None:
-        """`clock` gives wall clock milliseconds."""
+        """`clock` gives wall clock milliseconds. `spans` is told of statements that have ended."""
         limits = limits or Limits()
+        self._spans = spans or NoSpans()
         self._clock = clock
         default = parameters.PARAMETERS["statement_logging_target_data_rate"].default
         self._core = HistoryCore(limits, variables.size_bytes(default))
@@ -102,9 +110,11 @@ class History:
         self._tell(CallBegan(key, self._clock(), uuid.uuid4().hex, said))
         return CallHistory(key, self._tell, self._clock)
 
-    def released(self, hold: str, ago_ms: int, rows: int | None, failure: Failure | None) -> None:
-        """The reads under the hold have ended, `ago_ms` before."""
-        self._tell(Released(hold, self._clock() - max(0, ago_ms), rows, failure))
+    def released(self, ended: EndedRead) -> None:
+        """The reads under a hold have ended."""
+        failure = None if ended.condition is None else Failure(ended.condition, ended.message)
+        at_ms = self._clock() - max(0, ended.ago_ms)
+        self._tell(Released(ended.hold, at_ms, ended.rows, failure, ended.took_ms))
 
     def unbound(self, key: Key, said: Said, read: UnboundRead) -> None:
         """A statement has read without a call, and has ended."""
@@ -167,6 +177,8 @@ class History:
         """Applies what waits. Called with the lock."""
         while self._waiting:
             self._core.apply(self._waiting.popleft())
+        for ended in self._core.take_ended():
+            self._spans.ended(ended.key, *spans_of(ended))
         self._core.forget_old(self._clock())
 
     # The thread

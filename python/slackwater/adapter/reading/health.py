@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
+from slackwater.adapter.catalog.details import KafkaDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
@@ -65,10 +66,11 @@ class Health:
         if change is not None and change.status.error is not None:
             return f"It has stopped: {change.status.error}"
         counted = self.ingestion.statistics().get(source.id)
-        if counted is None or counted.snapshot_records_known is None:
+        if counted is None or counted.snapshot_records_staged is None:
             return "It has just begun."
+        of = "messages" if isinstance(source.details, KafkaDetails) else "rows"
         read, known = counted.snapshot_records_staged, counted.snapshot_records_known
-        return f"It has read {read} of {known} messages."
+        return f"It has read {read:,}{'' if known is None else f' of {known:,}'} {of}."
 
     def hydrations(self) -> dict[GlobalId, HydrationProgress]:
         """The progress of what reads whole inputs now, on the replica that has read most of it."""

@@ -60,6 +60,7 @@ from slackwater.persist.leadership import LEASE_MS
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.spans import Awaited, NoSpans, Spans
 from slackwater.storage.controller.errors import StorageError
 
 READABLE = frozenset(
@@ -142,6 +143,7 @@ class Reads:
     indexes: OpenIndexes
     stashed: StashedRows
     snapshots: Snapshots
+    spans: Spans = field(default_factory=NoSpans)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _open: dict[str, OpenHold] = field(default_factory=dict, init=False)
 
@@ -400,20 +402,26 @@ class Reads:
             last = self.relations.upper(item).last_complete()
             return self.health.awaited(self.relations.state, item, last, time)
 
-        with cancellation.waiting(awaited):
-            is_complete = self.timeline.watch.wait_until(
-                reached, cancellation.left_s(), cancellation
-            )
-        if not is_complete:
-            raise user_error(
-                "SLACKWATER_WAIT_TIMEOUT",
-                objectName=item.full_name,
-                timestamp=str(time),
-                seconds=f"{cancellation.timeout_ms / 1000:g}",
-                complete=str(self.relations.upper(item).last_complete()),
-                reason=self.health.failing_below(self.relations.state, item)
-                or self.health.next_refresh(self.relations.state, item, time),
-            )
+        if reached():
+            return
+        with cancellation.waiting(awaited), self.spans.wait("wait", self._awaited(item, time)):
+            if not self.timeline.watch.wait_until(reached, cancellation.left_s(), cancellation):
+                raise user_error(
+                    "SLACKWATER_WAIT_TIMEOUT",
+                    objectName=item.full_name,
+                    timestamp=str(time),
+                    seconds=f"{cancellation.timeout_ms / 1000:g}",
+                    complete=str(self.relations.upper(item).last_complete()),
+                    reason=self.health.failing_below(self.relations.state, item)
+                    or self.health.next_refresh(self.relations.state, item, time),
+                )
+
+    def _awaited(self, item: CatalogItem, time: Timestamp | None = None) -> Awaited:
+        def below() -> set[GlobalId]:
+            found = self.relations.state.below([item.id])
+            return {each.id for each in found} | {each.feeder for each in found if each.feeder}
+
+        return Awaited(item.id, below, time)
 
     def wait_for_snapshots(self, ids: Iterable[GlobalId], cancellation: Cancellation) -> None:
         """Returns once each topic below these relations was read up to where it was at first, and
@@ -446,15 +454,16 @@ class Reads:
         def awaited() -> str:
             return f"The first contents of {source.full_name}. {self.health.waits_for(source)}"
 
-        with cancellation.waiting(awaited):
-            is_there = self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation)
-        if not is_there:
-            raise user_error(
-                "SLACKWATER_SNAPSHOT_TIMEOUT",
-                objectName=item.full_name,
-                seconds=f"{cancellation.timeout_ms / 1000:g}",
-                reason=self.health.waits_for(source),
-            )
+        if found():
+            return
+        with cancellation.waiting(awaited), self.spans.wait("wait", self._awaited(item)):
+            if not self.timeline.watch.wait_until(found, cancellation.left_s(), cancellation):
+                raise user_error(
+                    "SLACKWATER_SNAPSHOT_TIMEOUT",
+                    objectName=item.full_name,
+                    seconds=f"{cancellation.timeout_ms / 1000:g}",
+                    reason=self.health.waits_for(source),
+                )
 
     def _readable(self, global_id: GlobalId) -> CatalogItem:
         item = self.relations.item(global_id)

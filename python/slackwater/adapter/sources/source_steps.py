@@ -23,7 +23,7 @@ from slackwater.repr.frontier import Timestamp
 from slackwater.repr.hlc import Range
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
-from slackwater.repr.spans import NoSpans, Spans
+from slackwater.repr.spans import Attributes, Moves, NoSpans, Spans
 from slackwater.storage.ingestion import IngestionStep, Reached
 from slackwater.storage.pieces import StagedRows
 from slackwater.storage.progress import binding_rows
@@ -53,7 +53,8 @@ class SourceSteps:
         statistics, and the checkpoints that are applied with it. Raises `StepSuperseded`,
         SLACKWATER_DEPENDENCY_DROPPED.
         """
-        with self.spans.span("source step", {"source": source_id, "step": reached.steps + 1}):
+        named: Attributes = {"source": source_id, "step": reached.steps + 1}
+        with self.spans.span("source step", named, Moves(source_id)):
             self._commit(source_id, reached, step)
 
     def _commit(self, source_id: GlobalId, reached: Reached, step: IngestionStep) -> None:

@@ -89,6 +89,10 @@ class TableHistory(Protocol):
         """The columns of the table in that version."""
         ...
 
+    def known_rows(self, version: TableVersion) -> int | None:
+        """About how many rows that version has, without reading them; None: nobody has counted."""
+        ...
+
     def contents(self, version: TableVersion) -> Iterator[pa.Table]:
         """All rows of that version, piece by piece, deleted rows left out."""
         ...

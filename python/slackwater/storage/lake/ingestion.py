@@ -166,6 +166,7 @@ class LakeIngestion:
         self._check = check
         self._work: _Work | None = None
         self._read = _Read()
+        self._known_rows: int | None = None
         self._pending: IngestionStep | None = None
         self._reported: SourceStatus | None = None
         self._wanted: list[Resnapshot] = []
@@ -186,7 +187,7 @@ class LakeIngestion:
             return self._pending
         try:
             if self._work is None:
-                self._read = _Read()
+                self._read, self._known_rows = _Read(), None
                 self._work = self._begun()
             before = self._read.size_bytes
             while self._read.size_bytes - before <= self._config.step_bytes:
@@ -265,6 +266,7 @@ class LakeIngestion:
     def _contents(
         self, history: TableHistory, version: TableVersion, rows: StepRows
     ) -> Iterator[int]:
+        self._known_rows = history.known_rows(version)
         for piece in history.contents(version):
             rows.add(self._conformed(piece, has_diff=False))
             yield self._read.count(piece)
@@ -384,12 +386,15 @@ class LakeIngestion:
 
     def _progress(self) -> IngestionProgress:
         is_first = self._state is None
+        reads_all = is_first or bool(self._answered)
+        known = self._known_rows
         return IngestionProgress(
             SourceStatus("starting") if is_first else self._reported or SourceStatus("running"),
             SourceStatistics(
                 messages_received=self._read.rows,
                 bytes_received=self._read.size_bytes,
-                snapshot_records_staged=self._read.rows if is_first or self._answered else None,
+                snapshot_records_known=known and max(known, self._read.rows) if reads_all else None,
+                snapshot_records_staged=self._read.rows if reads_all else None,
             ),
         )
 

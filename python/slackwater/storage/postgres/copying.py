@@ -168,6 +168,9 @@ class Copy:
         self._begins_at = 0
         self._follower: Follower | None = None
         self._queue: deque[Received] = deque()
+        self.rows = 0
+        """So many rows were copied, of about so many as `known_rows` says, if the server knows."""
+        self.known_rows: int | None = None
 
     def keep(self, names: Collection[str]) -> None:
         """Goes on without the tables that are not among these."""
@@ -192,11 +195,13 @@ class Copy:
                 return False
             self._begins_at = position
             tables = [each.changes for each in self.tables.values()]
+            self.known_rows = replication.known_rows([each.table.oid for each in tables])
             self._pieces = copied(replication, tables, is_first=True)
         if self._follower is None:
             taken = 0
             for piece in self._pieces:
                 taken += piece.nbytes
+                self.rows += piece.num_rows
                 if taken >= room.size_bytes:
                     return False
             self._settle()

@@ -109,6 +109,10 @@ class PublicationTables(Protocol):
         ...
 
 
+CopiedRows = tuple[int, int | None]
+"""The rows that were copied so far, and about how many there are, if the server knows."""
+
+
 @dataclass(slots=True)
 class _Again:
     """A request to read tables again; None: all of them. `is_copied`: a copy is on its way."""
@@ -161,6 +165,7 @@ class PostgresIngestion:
         """The bytes of its log that the server kept when it was last asked."""
         self._follower = Follower(_position(frontier))
         self._rows = self._copied_bytes = 0
+        self._known_rows: int | None = None
 
     def resnapshot(self, tables: Collection[str] | None = None) -> Resnapshot:
         """Copies tables again, and commits the difference to what there is.
@@ -191,7 +196,7 @@ class PostgresIngestion:
             return self._snapshot(replication)
         self._read(replication)
         if self._follower.in_transaction:
-            return self._progress(None)
+            return self._progress(self._copy_rows())
         if now_ms - self._checked_ms >= CHECK_MS:
             self._look_at(replication)
             self._note(replication.slot(), now_ms)
@@ -203,7 +208,7 @@ class PostgresIngestion:
             self._told_ms = now_ms
         if step is None and self._copy is not None:
             waits = self._copy.is_ahead_of(self._follower.position)
-            return None if waits else self._progress(None)
+            return None if waits else self._progress(self._copy_rows())
         return step
 
     def _follow_catalog(self) -> None:
@@ -427,18 +432,19 @@ class PostgresIngestion:
                 del self._again[: len(asked)]
             position = replication.create_slot()
             if position is None:
-                return self._progress(0)
+                return self._progress((0, None))
             self._follower = Follower(position)
             is_first = self._frontier is None
             if not is_first:
                 self._read_with_all_columns()
+            self._known_rows = replication.known_rows([t.table.oid for t in self._tables.values()])
             self._copying = copied(replication, list(self._tables.values()), is_first=is_first)
         before = self._copied_bytes
         for piece in self._copying:
             self._rows += piece.num_rows
             self._copied_bytes += piece.nbytes
             if self._copied_bytes - before > STEP_BYTES:
-                return self._progress(self._rows)
+                return self._progress((self._rows, self._known_rows))
         return self._step(is_snapshot=True)
 
     def _read_with_all_columns(self) -> None:
@@ -532,13 +538,20 @@ class PostgresIngestion:
         tables = {export: asdict(table.state) for export, table in self._tables.items()}
         return json.dumps({"version": 1, "is_anew": is_anew, "tables": tables}, sort_keys=True)
 
-    def _progress(self, copied: int | None) -> IngestionProgress:
+    def _copy_rows(self) -> CopiedRows | None:
+        """The progress of the tables that are copied while the source runs, if there are any."""
+        copy = self._copy
+        return None if copy is None else (copy.rows, copy.known_rows)
+
+    def _progress(self, copied: CopiedRows | None) -> IngestionProgress:
+        rows, known = copied or (None, None)
         return IngestionProgress(
             SourceStatus("starting" if self._frontier is None else "running"),
             SourceStatistics(
                 messages_received=self._follower.messages + self._rows,
                 bytes_received=self._follower.size_bytes + self._copied_bytes,
-                snapshot_records_staged=copied,
+                snapshot_records_known=None if known is None else max(known, rows or 0),
+                snapshot_records_staged=rows,
             ),
         )
 

@@ -5,7 +5,7 @@ Source: docs/decisions 0072.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -94,6 +94,10 @@ class Replication(Protocol):
 
     def tables(self) -> Tables:
         """The tables of the publication. Raises SLACKWATER_UNKNOWN_PUBLICATION."""
+        ...
+
+    def known_rows(self, oids: Collection[int]) -> int | None:
+        """About how many rows tables have, as the server estimates; None: it does not know."""
         ...
 
     def copy(self, table: TableNow, columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -14,7 +14,10 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.SQLExecution
-import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
+import org.apache.spark.sql.execution.ui.{
+  SparkListenerSQLExecutionEnd,
+  SparkListenerSQLExecutionStart
+}
 import org.apache.spark.sql.slackwater.process.{Lingering, Threads}
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, Json}
 
@@ -78,13 +81,18 @@ private[slackwater] object Hold {
 }
 
 /** How what read under a hold ended: with how many rows in the driver, if anybody has counted them,
-  * and with which failure.
+  * with which failure, and after how long, if Spark has said so.
   */
-private[slackwater] final case class Outcome(rows: Option[Long], failure: Option[Throwable]) {
+private[slackwater] final case class Outcome(
+    rows: Option[Long],
+    failure: Option[Throwable],
+    tookMs: Option[Long] = None
+) {
   import Outcome._
 
   /** As the protocol has it. */
   def describe(node: ObjectNode): Unit = {
+    tookMs.foreach(took => node.put("took_ms", took))
     rows.foreach(count => node.put("rows", count))
     failure.foreach { error =>
       val stated = causes(error).collectFirst {
@@ -122,6 +130,9 @@ private[slackwater] final case class Released(
 private final class RunningReads {
   private val holds = new ConcurrentLinkedQueue[WeakReference[Hold]]()
   private val counted = new AtomicLong(-1)
+  @volatile private var beganMs = Option.empty[Long]
+
+  def begin(atMs: Long): Unit = beganMs = Some(atMs)
 
   def add(hold: Hold): Unit = { val _ = holds.add(new WeakReference(hold)) }
 
@@ -129,8 +140,9 @@ private final class RunningReads {
     val _ = counted.updateAndGet(before => math.max(before, 0) + rows)
   }
 
-  def end(failure: Option[Throwable]): Unit = {
-    val outcome = Outcome(Some(counted.get).filter(_ >= 0), failure)
+  def end(failure: Option[Throwable], atMs: Long): Unit = {
+    val tookMs = beganMs.map(began => math.max(0, atMs - began))
+    val outcome = Outcome(Some(counted.get).filter(_ >= 0), failure, tookMs)
     // The rows are those of the execution, whatever it reads under.
     holds.asScala.flatMap(hold => Option(hold.get)).zipWithIndex.foreach { case (hold, index) =>
       hold.release(if (index == 0) outcome else outcome.copy(rows = None))
@@ -192,11 +204,14 @@ private[slackwater] object Holds extends Logging {
 
   private object Ends extends SparkListener {
     override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+      case start: SparkListenerSQLExecutionStart =>
+        // Whoever binds is planned before Spark tells that the execution has begun.
+        Option(running.get(start.executionId)).foreach(_.begin(start.time))
       case end: SparkListenerSQLExecutionEnd =>
         val reads = running.remove(end.executionId)
         if (reads != null) {
           val pulled = end.executionName.forall(lazyActions.contains)
-          if (!pulled) reads.end(end.executionFailure)
+          if (!pulled) reads.end(end.executionFailure, end.time)
         }
       case _ =>
     }
