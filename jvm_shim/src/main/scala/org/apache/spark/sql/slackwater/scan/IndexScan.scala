@@ -13,8 +13,7 @@ import org.apache.spark.sql.slackwater.scan.logical.{
   IndexOffer,
   Indexed,
   IndexedView,
-  InlineRows,
-  Lookups
+  InlineRows
 }
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -55,20 +54,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   /** The rows that can meet the condition, and perhaps others; None: no index has them. */
   def of(session: SparkSession, condition: Expression, scan: Indexed): Option[InlineRows] =
-    first(anywhere(session, scan), condition, scan)
-
-  /** The same, by the indexes that are in this driver. */
-  def here(condition: Expression, scan: Lookups): Option[InlineRows] = {
-    val found = scan.offers.flatMap(offer => CollectionIndexes.find(offer.program).map(_ -> offer))
-    first(found, condition, scan)
-  }
-
-  private def first(
-      indexes: Iterator[(CollectionIndex, IndexOffer)],
-      condition: Expression,
-      scan: Lookups
-  ): Option[InlineRows] =
-    indexes
+    anywhere(session, scan)
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, scan)
@@ -101,13 +87,13 @@ private[slackwater] object IndexScan extends PredicateHelper {
       .nextOption()
 
   /** None: it fails, which the statement does when it runs, unless it is cancelled. */
-  private def attempt[A](found: => Option[A]): Option[A] =
+  private[slackwater] def attempt[A](found: => Option[A]): Option[A] =
     try found
     catch { case NonFatal(error) if !Errors.isCancellation(error) => None }
 
   private def inline(
       index: CollectionIndex,
-      scan: Lookups,
+      scan: Indexed,
       output: Seq[Expression],
       rows: Seq[UnsafeRow]
   ): InlineRows = {
@@ -115,11 +101,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
     InlineRows(label(index, scan), scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
 
-  private def label(index: CollectionIndex, scan: Lookups): String =
+  private def label(index: CollectionIndex, scan: Indexed): String =
     s"${scan.label} by index ${index.name}"
 
   /** Where the columns of the relation are in the index's rows; None: it lacks one. */
-  private[scan] def columnsOf(index: CollectionIndex, scan: Lookups): Option[Seq[Expression]] = {
+  private[scan] def columnsOf(index: CollectionIndex, scan: Indexed): Option[Seq[Expression]] = {
     val at = index.columns.fields.zipWithIndex.map { case (field, i) => field.name -> i }.toMap
     val found = scan.named.flatMap { case (name, wanted) =>
       at.get(name).collect {
@@ -134,7 +120,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private def keysIn(
       condition: Expression,
       index: CollectionIndex,
-      scan: Lookups
+      scan: Indexed
   ): Option[Seq[InternalRow]] = {
     val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition)
@@ -183,7 +169,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private[scan] def read(
       index: CollectionIndex,
       wanted: Seq[InternalRow],
-      scan: Lookups,
+      scan: Indexed,
       offered: Long,
       most: Int
   ): Option[Seq[UnsafeRow]] =
