@@ -140,28 +140,12 @@ private[slackwater] object IndexScan extends PredicateHelper {
       )
   }
 
-  /** The values of `key` for which the condition can hold. */
-  private def valuesFor(key: Expression, condition: Expression): Option[Seq[Any]] = {
-    def isKey(e: Expression): Boolean = e.deterministic && e.canonicalized == key
-    condition match {
-      case EqualTo(k, v) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
-      case EqualTo(v, k) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
-      case EqualNullSafe(k, v) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
-      case EqualNullSafe(v, k) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
-      case IsNull(k) if isKey(k)                           => Some(Seq(null))
-      case In(k, list) if isKey(k) && list.forall(isValue) =>
-        val values = list.map(value)
-        Option.when(values.forall(_.isDefined))(values.flatten.filter(_ != null).distinct)
-      case k if isKey(k)             => Some(Seq(true))
-      case Not(k) if isKey(k)        => Some(Seq(false))
-      case InSet(k, set) if isKey(k) => Some(set.iterator.filter(_ != null).toSeq)
-      case _                         => None
-    }
-  }
-
-  private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
-
-  private def value(e: Expression): Option[Any] = attempt(Some(e.eval()))
+  /** The values of `key`, in canonical form, for which the condition can hold. */
+  private def valuesFor(key: Expression, condition: Expression): Option[Seq[Any]] =
+    FixedValues
+      .of(condition)
+      .find(fixed => fixed.expression.deterministic && fixed.expression.canonicalized == key)
+      .flatMap(_.values)
 
   /** The rows with some of the keys, whose values are `wanted`, at the time of the scan, if they are
     * at most `most`; None also where the index cannot be read at that time.
@@ -174,18 +158,17 @@ private[slackwater] object IndexScan extends PredicateHelper {
       most: Int
   ): Option[Seq[UnsafeRow]] =
     index.found(wanted, scan.asOf, offered, most).flatMap { found =>
-      val later =
-        if (found.upper > scan.asOf) Some(Nil)
-        else {
-          val keyOf = IndexKeys.ofValues(index)
-          val keys = wanted.map(row => keyOf(row).copy()).toSet
-          scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf))
-        }
-      later.flatMap { updates =>
-        RowSums.within(most) { sums =>
-          found.rows.foreach { case (row, count) => sums.add(row, count) }
-          updates.foreach(update => sums.add(update.row, update.diff))
-          sums.rows
+      if (found.upper > scan.asOf) Option.when(found.count <= most)(repeated(found))
+      else {
+        val keyOf = IndexKeys.ofValues(index)
+        val keys = wanted.map(row => keyOf(row).copy()).toSet
+        scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf)).flatMap {
+          updates =>
+            RowSums.within(most) { sums =>
+              found.rows.foreach { case (row, count) => sums.add(row, count) }
+              updates.foreach(update => sums.add(update.row, update.diff))
+              sums.rows
+            }
         }
       }
     }
