@@ -66,7 +66,7 @@ private final class RowsOfIndexes(
     * side, or they are many.
     */
   private def joined(join: Join): Option[InlineRows] =
-    if (join.exists(!_.expressions.forall(isFixed))) None
+    if (!join.collectLeaves().forall(isHere) || join.exists(!_.expressions.forall(isFixed))) None
     else
       for {
         lookup <- IndexJoin.of(session, join)
@@ -75,6 +75,12 @@ private final class RowsOfIndexes(
         found <- IndexScan.attempt(Some(rows.take(IndexScan.mostRows + 1).toSeq))
         if found.sizeIs <= IndexScan.mostRows
       } yield InlineRows(lookup.simpleString(0), lookup.output.map(reference), found)
+
+  /** Other relations are not asked yet how large they are. */
+  private def isHere(leaf: LogicalPlan): Boolean = leaf match {
+    case _: UnboundScan | _: InlineRows | _: LocalRelation | _: Range | _: OneRowRelation => true
+    case _                                                                                => false
+  }
 
   private def computed(probe: LogicalPlan): Option[InlineRows] = {
     val local = probe.transform {
