@@ -66,7 +66,7 @@ private final class RowsOfIndexes(
     * side, or they are many.
     */
   private def joined(join: Join): Option[InlineRows] =
-    if (!join.collectLeaves().forall(isHere) || join.exists(!_.expressions.forall(isFixed))) None
+    if (!join.collectLeaves().forall(isHere) || join.exists(isOpen)) None
     else
       for {
         lookup <- IndexJoin.of(session, join)
@@ -75,6 +75,10 @@ private final class RowsOfIndexes(
         found <- IndexScan.attempt(Some(rows.take(IndexScan.mostRows + 1).toSeq))
         if found.sizeIs <= IndexScan.mostRows
       } yield InlineRows(lookup.simpleString(0), lookup.output.map(reference), found)
+
+  /** Whether the optimizer has more to say of the node: what it is worth now, or how to join it. */
+  private def isOpen(node: LogicalPlan): Boolean =
+    node.isInstanceOf[ResolvedHint] || !node.expressions.forall(isFixed)
 
   /** Other relations are not asked yet how large they are. */
   private def isHere(leaf: LogicalPlan): Boolean = leaf match {
