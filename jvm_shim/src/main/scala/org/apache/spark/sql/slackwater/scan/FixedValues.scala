@@ -4,14 +4,15 @@ import org.apache.spark.sql.catalyst.expressions._
 
 /** A condition under which an expression has one of some values: the form of condition that an index
   * with this expression as its key serves.
-  *
-  * @param values
-  *   NULL among them where it is met by NULL; None: to compute them fails, as the condition will
   */
 private[slackwater] final class FixedValues private (
     val expression: Expression,
     found: => Option[Seq[Any]]
 ) {
+
+  /** NULL is among them where the condition holds for it; None: to compute them fails, as the condition
+    * will.
+    */
   def values: Option[Seq[Any]] = found
 }
 
@@ -21,8 +22,8 @@ private[slackwater] object FixedValues {
   def of(condition: Expression): Seq[FixedValues] = {
     val itself = truth(condition, value = true)
     condition match {
-      case EqualTo(left, right)       => equal(left, right, isNullSafe = false) :+ itself
-      case EqualNullSafe(left, right) => equal(left, right, isNullSafe = true) :+ itself
+      case EqualTo(left, right)                  => equal(left, right, isNullSafe = false) :+ itself
+      case EqualNullSafe(left, right)            => equal(left, right, isNullSafe = true) :+ itself
       case In(key, list) if list.forall(isValue) =>
         Seq(new FixedValues(key, ofAll(list).map(_.filter(_ != null).distinct)), itself)
       case InSet(key, set) =>
