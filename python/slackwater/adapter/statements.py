@@ -178,7 +178,7 @@ class Statements:
             case st.ExplainTimestamp():
                 return self._explain_timestamp(session, context, statement)
             case st.ExplainIncremental():
-                return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(context, statement))
+                return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(execution, statement))
             case st.ExplainAnalyze(name=view):
                 return rows(EXPLAIN_ANALYZE, self._explain_analyze(context, view))
             case _:
@@ -346,12 +346,13 @@ class Statements:
         return rows(EXPLAIN_TIMESTAMP, [(text,)])
 
     def _explain_incremental(
-        self, context: Context, statement: st.ExplainIncremental
+        self, execution: Execution, statement: st.ExplainIncremental
     ) -> list[tuple[object, ...]]:
-        target = statement.target
+        context, target = execution.context, statement.target
         if isinstance(target, QualifiedName):
             return self._views.explain_item(self._view(target, context))
-        return self._views.explain_query(target.text, context)
+        cluster = self._relations.state.id_of_cluster(execution.session.variable("cluster"))
+        return self._views.explain_query(target.text, context, cluster)
 
     def _explain_analyze(self, context: Context, name: QualifiedName) -> list[tuple[object, ...]]:
         tick = self._views.last_tick(self._view(name, context))

@@ -35,24 +35,6 @@ class PartReader(Protocol):
     ) -> pa.Table: ...
 
 
-def first_refusal(
-    shards: PartReader, shard_id: int, object_name: str, lower: Timestamp, upper: Timestamp
-) -> SlackwaterError | None:
-    """Why the collection cannot be read at the first time in ``[lower, upper)`` with an error.
-
-    None: there are no errors at any of these times. `shard_id` is the shard of its errors.
-    """
-    parts = shards.parts_at(shard_id, Timestamp(upper - 1))
-    if not parts or lower >= upper:
-        return None
-    updates = shards.read(parts, ERRORS, upper=upper)
-    for time in _times(updates, lower):
-        present = _present(updates, time)
-        if present.num_rows:
-            return refusal(present, object_name, time)
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Standing:
     """The error for which a collection cannot be read now, and the time at which it came.
@@ -62,6 +44,32 @@ class Standing:
 
     error: SlackwaterError
     since: Timestamp
+
+
+def first_refusal(
+    shards: PartReader, shard_id: int, object_name: str, lower: Timestamp, upper: Timestamp
+) -> SlackwaterError | None:
+    """Why the collection cannot be read at the first time in ``[lower, upper)`` with an error.
+
+    None: there are no errors at any of these times. `shard_id` is the shard of its errors.
+    """
+    found = first_standing(shards, shard_id, object_name, lower, upper)
+    return None if found is None else found.error
+
+
+def first_standing(
+    shards: PartReader, shard_id: int, object_name: str, lower: Timestamp, upper: Timestamp
+) -> Standing | None:
+    """The error at the first time in ``[lower, upper)`` with one, and that time; None: as above."""
+    parts = shards.parts_at(shard_id, Timestamp(upper - 1))
+    if not parts or lower >= upper:
+        return None
+    updates = shards.read(parts, ERRORS, upper=upper)
+    for time in _times(updates, lower):
+        error = refusal(_present(updates, time), object_name, time)
+        if error is not None:
+            return Standing(error, time)
+    return None
 
 
 def standing(

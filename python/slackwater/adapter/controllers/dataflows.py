@@ -513,31 +513,51 @@ def _whole(item: CatalogItem, state: CatalogState) -> tuple[GlobalId, ...]:
     """
     if item.refresh is not None:
         return ()
-    cluster = cluster_of(item)
-    own = item.depends_on[0] if item.kind is ItemKind.INDEX else None
+    indexed = indexed_views(item.depends_on, cluster_of(item), state)
+    own = [on for on in item.depends_on[:1] if _is_index(item) and not is_stored(state.item(on))]
+    return tuple(sorted({*indexed, *own}))
+
+
+def indexed_views(
+    reads: Iterable[GlobalId], cluster: GlobalId | None, state: CatalogState
+) -> tuple[GlobalId, ...]:
+    """The plain views among what is read, and below it, that have an index on the cluster."""
 
     def is_indexed(view: GlobalId) -> bool:
-        return view == own or any(
+        return any(
             _is_index(each) and each.depends_on[0] == view and cluster_of(each) == cluster
             for each in state.dependents(view)
         )
 
-    below = (i for i in state.below(item.depends_on, is_stored) if i.kind is ItemKind.VIEW)
+    below = (i for i in state.below(reads, is_stored) if i.kind is ItemKind.VIEW)
     return tuple(sorted(each.id for each in below if is_indexed(each.id)))
 
 
 def _indexes(item: CatalogItem, state: CatalogState) -> tuple[IndexQuery, ...]:
     """The indexes on collections below the object in which its dataflow may look up.
 
-    They are on its cluster and have its settings, which say what keys mean. An index of a
-    collection looks nothing up, and a view with a schedule is not maintained by lookups.
+    An index of a collection looks nothing up, and a view with a schedule is not maintained by
+    lookups.
     """
     if item.refresh is not None:
         return ()
     if _is_index(item) and is_stored(state.item(item.depends_on[0])):
         return ()
-    cluster, settings = cluster_of(item), settings_of(item)
-    below = [each for each in _read(item, state) if is_stored(each)]
+    reads = [each for each in item.depends_on if each != item.replaces]
+    return collection_indexes(reads, cluster_of(item), settings_of(item), state)
+
+
+def collection_indexes(
+    reads: Iterable[GlobalId],
+    cluster: GlobalId | None,
+    settings: Mapping[str, str] | None,
+    state: CatalogState,
+) -> tuple[IndexQuery, ...]:
+    """The indexes on collections among what is read, and below it, for a dataflow on the cluster.
+
+    They have its settings, which say what keys mean.
+    """
+    below = [each for each in state.below(reads, is_stored) if is_stored(each)]
     return tuple(
         IndexQuery(
             index_query(on, details.keys), (on.schema_name,), len(details.keys), index.full_name

@@ -16,7 +16,7 @@ from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.controller.holds import Holder, ReadHold
 from slackwater.persist.client import PersistClient
 from slackwater.persist.contents import present_rows
-from slackwater.persist.error_shards import first_refusal
+from slackwater.persist.error_shards import Standing, first_refusal, first_standing
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
@@ -141,12 +141,10 @@ class Relations:
             if error is not None:
                 raise error
 
-    def has_errors(self, item: CatalogItem, time: Timestamp) -> bool:
-        """Whether the contents have an error at some time from `time` on, as far as they go."""
+    def first_error(self, item: CatalogItem, time: Timestamp) -> Standing | None:
+        """The first error in the contents from `time` on, as far as they go; None: none."""
         if item.errors_shard is None:
-            return False
-        upper = self.persist.reads.state(item.errors_shard).upper
-        found = first_refusal(
-            self.persist.reads, item.errors_shard, item.full_name, time, max(upper, time)
-        )
-        return found is not None
+            return None
+        reads = self.persist.reads
+        upper = max(reads.state(item.errors_shard).upper, Timestamp(time + 1))
+        return first_standing(reads, item.errors_shard, item.full_name, time, upper)

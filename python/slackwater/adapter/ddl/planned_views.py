@@ -13,7 +13,12 @@ from slackwater.adapter.catalog.details import MaterializedViewDetails
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState
 from slackwater.adapter.catalog.replaced import refuse_replacements
 from slackwater.adapter.catalog.settings import refuse_other_reading, refuse_other_settings
-from slackwater.adapter.controllers.dataflows import Dataflows, definition_of
+from slackwater.adapter.controllers.dataflows import (
+    Dataflows,
+    collection_indexes,
+    definition_of,
+    indexed_views,
+)
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.refreshes import aligned, first_time, schedule_of
 from slackwater.adapter.ddl.replacement_rules import refuse_schedule, replacement_target
@@ -219,12 +224,23 @@ class Views:
         schedule = item.refresh
         return self._explained(self.plan(item), settings, resident=resident, refresh=schedule)
 
-    def explain_query(self, text: str, context: Context) -> list[tuple[object, ...]]:
+    def explain_query(
+        self, text: str, context: Context, cluster: GlobalId | None
+    ) -> list[tuple[object, ...]]:
+        """The operators of a view of that query on the cluster, which looks up in indexes there."""
         settings, engine = context.settings, self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
         self._refuse_unmaintainable("A maintained view", analysis)
-        definition = Definition(text, context.catalog, context.namespace, analysis.functions)
+        state, reads = self.relations.state, self.dependencies(analysis)
+        definition = Definition(
+            text,
+            context.catalog,
+            context.namespace,
+            analysis.functions,
+            whole=indexed_views(reads, cluster, state),
+            indexes=collection_indexes(reads, cluster, settings, state),
+        )
         plan = self.planner.plan("A maintained view", definition, settings)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
         return self._explained(plan, settings)

@@ -201,6 +201,7 @@ class Reads:
             self.health.tell_of_stalled(session, self.relations.state, items)
             self._wait(items, inputs, times, cancellation)
             self._downgrade(opened, items, times)
+            errors = self._errors_after(items, times)
             system = self._system_rows(items, times)
             answers = [
                 system.get(item.id) or self._relation(item, time, relation.not_null, cluster)
@@ -217,7 +218,7 @@ class Reads:
         views = self._indexed(asked.views, cluster)
         most = session.result_limit_bytes
         if not opened.locked:
-            again = asked.names_no_time and self._may_read_again(session, items, answers, timestamp)
+            again = asked.names_no_time and not errors and self._may_read_again(session, answers)
             return BindAnswer(timestamp, hold, tuple(answers), most, again, views=views)
         with self._lock:
             opened.last_renewed_s = self.lease.monotonic()
@@ -228,23 +229,20 @@ class Reads:
     def _may_read_again(
         self,
         session: Session,
-        items: Sequence[CatalogItem],
         answers: Sequence[Mapping[str, Any]],
-        time: Timestamp,
     ) -> bool:
-        """Whether the session's next read of the items, by their indexes, may do without a bind.
+        """Whether the session's next read of these relations, by their indexes, may do without a
+        bind, if they have no error at any time from now on: the mark tells of those that come.
 
-        It reads at the oracle's read timestamp, as a strict one outside of a block does, and must
-        find no error at any time from now on: the mark tells of those that come.
+        It reads at the oracle's read timestamp, as a strict one outside of a block does.
         """
         return (
-            bool(items)
+            bool(answers)
             and all(answer.get("indexes") for answer in answers)
             and Isolation(session.variable("transaction_isolation"))
             is Isolation.STRICT_SERIALIZABLE
             and not in_block(session.transaction)
             and session.variable("emit_timestamp_notice") != "on"
-            and not any(self.relations.has_errors(item, time) for item in items)
         )
 
     def lock_for_write(
@@ -635,6 +633,19 @@ class Reads:
             for global_id, rows in self.system.rows(wanted).items()
         }
 
+    def _errors_after(self, items: Sequence[CatalogItem], times: Sequence[Timestamp]) -> bool:
+        """Whether one of the items has an error after its time.
+
+        Raises SLACKWATER_SOURCE_ERROR or SLACKWATER_DATA_ERROR for one at that time.
+        """
+        found = map(self.relations.first_error, items, times)
+        later = False
+        for time, first in zip(times, found, strict=True):
+            if first is not None and first.since == time:
+                raise first.error
+            later = later or first is not None
+        return later
+
     def _relation(
         self,
         item: CatalogItem,
@@ -643,7 +654,6 @@ class Reads:
         cluster: GlobalId | None,
     ) -> dict[str, Any]:
         shard_id = item.stored.shard_id
-        self.relations.refuse_errors(item, time, Timestamp(time + 1))
         parts = self.relations.persist.reads.parts_at(shard_id, time)
         state = self.relations.persist.reads.state(shard_id)
         refuse_older_plan(item, state.desc, not_null)

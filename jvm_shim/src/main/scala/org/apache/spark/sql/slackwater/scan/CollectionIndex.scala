@@ -45,7 +45,11 @@ private[slackwater] sealed trait Found {
   *   each with how often it is there, then or as of the time that was asked for
   */
 private[slackwater] final case class FoundRows(upper: Long, rows: Seq[(UnsafeRow, Long)])
-    extends Found
+    extends Found {
+
+  /** How many rows these are, each as often as it is there. */
+  def count: Long = rows.iterator.map { case (_, times) => math.max(0L, times) }.sum
+}
 
 /** Too many rows for an answer.
   *

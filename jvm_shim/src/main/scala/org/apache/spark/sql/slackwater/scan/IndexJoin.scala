@@ -156,7 +156,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
       join: IndexLookupJoin,
       attributes: Seq[Attribute],
       probes: Seq[InternalRow]
-  ): Option[Seq[InternalRow]] = for {
+  ): Option[Iterator[InternalRow]] = for {
     index <- IndexScan.indexOf(session, join.index, join.scan)
     output <- IndexScan.columnsOf(index, join.scan)
     keys = new ProbeKeys(join, attributes, index)
@@ -238,7 +238,7 @@ private[slackwater] object IndexJoin extends PredicateHelper {
     def rows(
         probes: Seq[InternalRow],
         found: InternalRow => Option[collection.Seq[UnsafeRow]]
-    ): Seq[InternalRow] = probes.flatMap { probe =>
+    ): Iterator[InternalRow] = probes.iterator.flatMap { probe =>
       val matching = found(probe).toSeq.flatten.filter(row => meets.eval(pair(probe, row)))
       join.joinType match {
         case LeftSemi                      => Option.when(matching.nonEmpty)(alone(probe))

@@ -13,8 +13,7 @@ import org.apache.spark.sql.slackwater.scan.logical.{
   IndexOffer,
   Indexed,
   IndexedView,
-  InlineRows,
-  Lookups
+  InlineRows
 }
 import org.apache.spark.sql.slackwater.values.{Canonical, Stored}
 import org.apache.spark.sql.types.{DataType, StructType}
@@ -55,20 +54,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
 
   /** The rows that can meet the condition, and perhaps others; None: no index has them. */
   def of(session: SparkSession, condition: Expression, scan: Indexed): Option[InlineRows] =
-    first(anywhere(session, scan), condition, scan)
-
-  /** The same, by the indexes that are in this driver. */
-  def here(condition: Expression, scan: Lookups): Option[InlineRows] = {
-    val found = scan.offers.flatMap(offer => CollectionIndexes.find(offer.program).map(_ -> offer))
-    first(found, condition, scan)
-  }
-
-  private def first(
-      indexes: Iterator[(CollectionIndex, IndexOffer)],
-      condition: Expression,
-      scan: Lookups
-  ): Option[InlineRows] =
-    indexes
+    anywhere(session, scan)
       .flatMap { case (index, offer) =>
         for {
           output <- columnsOf(index, scan)
@@ -101,13 +87,13 @@ private[slackwater] object IndexScan extends PredicateHelper {
       .nextOption()
 
   /** None: it fails, which the statement does when it runs, unless it is cancelled. */
-  private def attempt[A](found: => Option[A]): Option[A] =
+  private[slackwater] def attempt[A](found: => Option[A]): Option[A] =
     try found
     catch { case NonFatal(error) if !Errors.isCancellation(error) => None }
 
   private def inline(
       index: CollectionIndex,
-      scan: Lookups,
+      scan: Indexed,
       output: Seq[Expression],
       rows: Seq[UnsafeRow]
   ): InlineRows = {
@@ -115,11 +101,11 @@ private[slackwater] object IndexScan extends PredicateHelper {
     InlineRows(label(index, scan), scan.named.map(_._2), rows.map(row => project(row).copy()))
   }
 
-  private def label(index: CollectionIndex, scan: Lookups): String =
+  private def label(index: CollectionIndex, scan: Indexed): String =
     s"${scan.label} by index ${index.name}"
 
   /** Where the columns of the relation are in the index's rows; None: it lacks one. */
-  private[scan] def columnsOf(index: CollectionIndex, scan: Lookups): Option[Seq[Expression]] = {
+  private[scan] def columnsOf(index: CollectionIndex, scan: Indexed): Option[Seq[Expression]] = {
     val at = index.columns.fields.zipWithIndex.map { case (field, i) => field.name -> i }.toMap
     val found = scan.named.flatMap { case (name, wanted) =>
       at.get(name).collect {
@@ -134,7 +120,7 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private def keysIn(
       condition: Expression,
       index: CollectionIndex,
-      scan: Lookups
+      scan: Indexed
   ): Option[Seq[InternalRow]] = {
     val byName = scan.named.toMap
     val conjuncts = splitConjunctivePredicates(condition)
@@ -154,28 +140,12 @@ private[slackwater] object IndexScan extends PredicateHelper {
       )
   }
 
-  /** The values of `key` for which the condition can hold. */
-  private def valuesFor(key: Expression, condition: Expression): Option[Seq[Any]] = {
-    def isKey(e: Expression): Boolean = e.deterministic && e.canonicalized == key
-    condition match {
-      case EqualTo(k, v) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
-      case EqualTo(v, k) if isKey(k) && isValue(v)         => value(v).map(Seq(_).filter(_ != null))
-      case EqualNullSafe(k, v) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
-      case EqualNullSafe(v, k) if isKey(k) && isValue(v)   => value(v).map(Seq(_))
-      case IsNull(k) if isKey(k)                           => Some(Seq(null))
-      case In(k, list) if isKey(k) && list.forall(isValue) =>
-        val values = list.map(value)
-        Option.when(values.forall(_.isDefined))(values.flatten.filter(_ != null).distinct)
-      case k if isKey(k)             => Some(Seq(true))
-      case Not(k) if isKey(k)        => Some(Seq(false))
-      case InSet(k, set) if isKey(k) => Some(set.iterator.filter(_ != null).toSeq)
-      case _                         => None
-    }
-  }
-
-  private def isValue(e: Expression): Boolean = e.foldable && e.deterministic
-
-  private def value(e: Expression): Option[Any] = attempt(Some(e.eval()))
+  /** The values of `key`, in canonical form, for which the condition can hold. */
+  private def valuesFor(key: Expression, condition: Expression): Option[Seq[Any]] =
+    FixedValues
+      .of(condition)
+      .find(fixed => fixed.expression.deterministic && fixed.expression.canonicalized == key)
+      .flatMap(_.values)
 
   /** The rows with some of the keys, whose values are `wanted`, at the time of the scan, if they are
     * at most `most`; None also where the index cannot be read at that time.
@@ -183,23 +153,22 @@ private[slackwater] object IndexScan extends PredicateHelper {
   private[scan] def read(
       index: CollectionIndex,
       wanted: Seq[InternalRow],
-      scan: Lookups,
+      scan: Indexed,
       offered: Long,
       most: Int
   ): Option[Seq[UnsafeRow]] =
     index.found(wanted, scan.asOf, offered, most).flatMap { found =>
-      val later =
-        if (found.upper > scan.asOf) Some(Nil)
-        else {
-          val keyOf = IndexKeys.ofValues(index)
-          val keys = wanted.map(row => keyOf(row).copy()).toSet
-          scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf))
-        }
-      later.flatMap { updates =>
-        RowSums.within(most) { sums =>
-          found.rows.foreach { case (row, count) => sums.add(row, count) }
-          updates.foreach(update => sums.add(update.row, update.diff))
-          sums.rows
+      if (found.upper > scan.asOf) Option.when(found.count <= most)(repeated(found))
+      else {
+        val keyOf = IndexKeys.ofValues(index)
+        val keys = wanted.map(row => keyOf(row).copy()).toSet
+        scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf)).flatMap {
+          updates =>
+            RowSums.within(most) { sums =>
+              found.rows.foreach { case (row, count) => sums.add(row, count) }
+              updates.foreach(update => sums.add(update.row, update.diff))
+              sums.rows
+            }
         }
       }
     }

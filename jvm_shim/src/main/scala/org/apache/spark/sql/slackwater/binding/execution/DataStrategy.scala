@@ -25,7 +25,8 @@ import org.apache.spark.sql.slackwater.scan.logical.{
   IndexLookupJoin,
   IndexedView,
   InlineRows,
-  SlotRows
+  SlotRows,
+  UnboundScan
 }
 import org.apache.spark.sql.slackwater.shims.V2Relation
 
@@ -51,6 +52,7 @@ private[slackwater] object DataStrategy extends SparkStrategy {
         case _           => Nil
       }
     case scan: BoundScan        => throw DataErrors.unbound(scan.name)
+    case scan: UnboundScan      => throw DataErrors.unbound(scan.name)
     case view: IndexedView      => Seq(planLater(view.child))
     case rows: ConsolidatedRows => Seq(planLater(rows.child))
     case rows: ConcernedRows    => Seq(planLater(rows.filter))

@@ -14,6 +14,7 @@ import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd
 import org.apache.spark.sql.slackwater.hold.Holds
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json
+import org.apache.spark.sql.slackwater.scan.FixedValues
 import org.apache.spark.sql.slackwater.scan.datasources.PartIndex
 
 /** What queries have read of collections to find rows by the values of columns.
@@ -118,13 +119,6 @@ private[execution] object ScannedRows
   private def rowsOf(plan: SparkPlan): Long = plan.metrics("numOutputRows").value
 
   /** The column for which the condition names values. */
-  private def columnOf(condition: Expression): Option[String] = condition match {
-    case EqualTo(column: Attribute, value) if value.foldable        => Some(column.name)
-    case EqualTo(value, column: Attribute) if value.foldable        => Some(column.name)
-    case EqualNullSafe(column: Attribute, value) if value.foldable  => Some(column.name)
-    case EqualNullSafe(value, column: Attribute) if value.foldable  => Some(column.name)
-    case In(column: Attribute, values) if values.forall(_.foldable) => Some(column.name)
-    case InSet(column: Attribute, _)                                => Some(column.name)
-    case _                                                          => None
-  }
+  private def columnOf(condition: Expression): Option[String] =
+    FixedValues.of(condition).map(_.expression).collectFirst { case a: Attribute => a.name }
 }

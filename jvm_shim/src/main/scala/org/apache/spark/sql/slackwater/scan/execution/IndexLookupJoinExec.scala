@@ -60,6 +60,7 @@ private[slackwater] final case class IndexLookupJoinExec(
     else
       IndexJoin
         .rows(session.asInstanceOf[SparkSession], join, child.output, probes)
+        .map(_.toSeq)
         .toRight(join.unindexed(InlineRows(IndexLookupJoin.Name, attributes, probes)))
   }
 

@@ -9,8 +9,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
-/** The rows of a relation at one time, of which an index may have some. */
-private[slackwater] trait Lookups {
+/** The rows of a relation at one time, which an index may have. */
+private[slackwater] trait Indexed {
 
   /** Of the relation and the time, as plans show them. */
   def label: String
@@ -24,7 +24,7 @@ private[slackwater] trait Lookups {
   /** The indexes on the relation, in the protocol's form. */
   protected def indexes: JsonNode
 
-  /** What the relation has in parts; None: it is computed. */
+  /** What the relation has in parts; None: it is computed, or nobody was asked for them. */
   def stored: Option[BoundParts]
 
   /** The indexes that keep the relation. */
@@ -38,10 +38,6 @@ private[slackwater] trait Lookups {
       Option.when(keys.nonEmpty && keys.forall(_.isDefined))(keys.flatten)
     )
   }
-}
-
-/** The rows of a relation at one time, which an index may have. */
-private[slackwater] trait Indexed extends Lookups {
 
   /** A plan for the same rows, under the attributes of `named`, that asks no index on the relation. */
   def unindexed: LogicalPlan
