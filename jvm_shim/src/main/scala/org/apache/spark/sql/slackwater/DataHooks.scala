@@ -22,6 +22,7 @@ import org.apache.spark.sql.slackwater.scan.optimizer.{
   FoldInlineRows,
   LimitReplicas
 }
+import org.apache.spark.sql.slackwater.stream.{RefuseStreams, ResolveStreams, StreamStrategy}
 
 /** The rules that read and write collections. */
 object DataHooks {
@@ -31,17 +32,20 @@ object DataHooks {
     extensions.injectHintResolutionRule(ResolveKept(_))
     extensions.injectHintResolutionRule(RefuseEvolution(_))
     extensions.injectHintResolutionRule(KeepPending(_))
+    extensions.injectHintResolutionRule(ResolveStreams(_))
     extensions.injectResolutionRule(_ => OwnNames)
     extensions.injectResolutionRule(_ => ResolveAsOf)
     extensions.injectResolutionRule(_ => MzNowCompared)
     extensions.injectPostHocResolutionRule(SparkStatements(_))
     extensions.injectPostHocResolutionRule(_ => NotNullColumns)
     extensions.injectPostHocResolutionRule(_ => WholeTables)
+    extensions.injectPostHocResolutionRule(_ => RefuseStreams)
     extensions.injectPlanNormalizationRule(s => Binding(s.asInstanceOf[SparkSession]))
     extensions.injectOptimizerRule(s => ExpandScans(s.asInstanceOf[SparkSession]))
     extensions.injectOptimizerRule(_ => FilterRetracted)
     extensions.injectOptimizerRule(_ => FoldInlineRows)
     extensions.injectOptimizerRule(_ => LimitReplicas)
     extensions.injectPlannerStrategy(_ => DataStrategy)
+    extensions.injectPlannerStrategy(_ => StreamStrategy)
   }
 }

@@ -60,7 +60,9 @@ class SlackwaterTable(
   override def capabilities: util.Set[TableCapability] = util.EnumSet.of(
     TableCapability.BATCH_READ,
     TableCapability.V1_BATCH_WRITE,
-    TableCapability.TRUNCATE
+    TableCapability.TRUNCATE,
+    // RefuseStreams refuses it in words of ours.
+    TableCapability.STREAMING_WRITE
   )
 
   /** The types that Spark computes with: CHAR and VARCHAR are annotated strings. */

@@ -33,9 +33,13 @@ object SparkSessions {
   /** As above, for rules that have Spark's settings at hand and no session. */
   def isEnabled(conf: SQLConf): Boolean = conf.getConfString(enabledKey, "true").toBoolean
 
-  /** Whether the session is the coordinator's own. */
+  /** Whether the session is the coordinator's own, or a stream's. */
   private[slackwater] def isInternal(session: SparkSession): Boolean =
     conf(session).getConfString(internalKey, "false").toBoolean
+
+  /** Makes the session one whose reads are no statements of a user. */
+  private[slackwater] def makeInternal(session: SparkSession): Unit =
+    session.conf.set(internalKey, "true")
 
   /** Whether somebody has configured Slackwater for the application: more than the jar is there. */
   def isConfigured(session: SparkSession): Boolean = {

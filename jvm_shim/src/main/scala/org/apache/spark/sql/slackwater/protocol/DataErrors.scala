@@ -75,6 +75,39 @@ object DataErrors {
   def unsupported(feature: String, advice: String): AnalysisException =
     Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
 
+  def unknownOption(statement: String, option: String, known: Seq[String]): AnalysisException =
+    Errors.user(
+      "SLACKWATER_UNKNOWN_OPTION",
+      "statement" -> statement,
+      "option" -> option,
+      "options" -> known.mkString(", ")
+    )
+
+  def invalidOption(
+      statement: String,
+      option: String,
+      value: String,
+      reason: String
+  ): AnalysisException =
+    Errors.user(
+      "SLACKWATER_INVALID_OPTION",
+      "statement" -> statement,
+      "option" -> option,
+      "value" -> value,
+      "reason" -> reason
+    )
+
+  /** Of a stream whose collection was dropped, and made anew under its name. */
+  def streamReplaced(name: String, before: String, now: String): AnalysisException =
+    Errors.user(
+      "SLACKWATER_SOURCE_REPLACED",
+      "objectName" -> s"The stream of $name",
+      "what" -> name,
+      "before" -> before,
+      "now" -> now,
+      "advice" -> "Start it with a new checkpoint."
+    )
+
   def noQuery(): AnalysisException =
     unsupported("A statement in place of a query", "Name what is to be read with SELECT.")
 

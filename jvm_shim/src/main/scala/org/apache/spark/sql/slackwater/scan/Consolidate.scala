@@ -114,6 +114,12 @@ private[slackwater] object Consolidate {
     Filter(Not(EqualTo(sums.output.last, Literal(0L))), sums)
   }
 
+  /** Each row and time once, with the sum of its diffs, the last column, if it is not zero. `files` are
+    * those in which the updates of `plan` are.
+    */
+  private[scan] def changes(plan: LogicalPlan, files: Seq[PartFile]): LogicalPlan =
+    updates(gathered(plan, files, Nil))
+
   private def sum(updates: Seq[InlineUpdate]): Seq[InlineUpdate] = {
     val sums = mutable.LinkedHashMap.empty[UnsafeRow, Long]
     updates.foreach(u => sums.update(u.row, sums.getOrElse(u.row, 0L) + u.diff))

@@ -4,9 +4,7 @@ import org.apache.spark.sql.catalyst.analysis.UnresolvedAttribute
 import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.rules.Rule
-import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
-import org.apache.spark.sql.slackwater.catalog.SlackwaterTable
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types._
 
@@ -19,10 +17,5 @@ object ResolveAsOf extends Rule[LogicalPlan] {
       }
       if (!node.time.resolved) node
       else node.copy(time = Literal(AsOf.evaluate(node.time), LongType))
-    case streaming: StreamingRelationV2 if streaming.table.isInstanceOf[SlackwaterTable] =>
-      throw DataErrors.unsupported(
-        s"readStream on ${streaming.table.name}",
-        "Use SUBSCRIBE to follow its changes."
-      )
   }
 }

@@ -1,0 +1,26 @@
+package org.apache.spark.sql.slackwater.stream
+
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.streaming.WriteToStream
+import org.apache.spark.sql.slackwater.binding.Ours
+import org.apache.spark.sql.slackwater.protocol.DataErrors
+
+/** Refuses streams into collections before they start. */
+object RefuseStreams extends Rule[LogicalPlan] {
+  override def apply(plan: LogicalPlan): LogicalPlan = plan match {
+    case WriteInto(name) =>
+      throw DataErrors.unsupported(
+        s"writeStream into $name",
+        "Write each batch by foreachBatch: MERGE does not add one twice that comes again."
+      )
+    case other => other
+  }
+
+  private object WriteInto {
+    def unapply(plan: LogicalPlan): Option[String] = plan match {
+      case write: WriteToStream => Ours.unapply(write.sink).map(_.name)
+      case _                    => None
+    }
+  }
+}
