@@ -27,9 +27,8 @@ private[slackwater] final case class ResolveStreams(session: SparkSession)
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (!SparkSessions.isEnabled(session)) plan
     else
-      plan.resolveOperators {
-        case relation @ UnresolvedRelation(Ident(catalog, name), _, true) =>
-          collection(catalog, name).fold[LogicalPlan](relation)(streamed(relation, name, _))
+      plan.resolveOperators { case relation @ UnresolvedRelation(Ident(catalog, name), _, true) =>
+        collection(catalog, name).fold[LogicalPlan](relation)(streamed(relation, name, _))
       }
 
   /** The name of something in our catalog. */

@@ -28,8 +28,7 @@ private[stream] final case class StreamedBatch(
 }
 
 /** Spark takes the count of its rows for what the source has given. */
-private[stream] final case class StreamedBatchExec(batch: StreamedBatch)
-    extends LeafExecNode {
+private[stream] final case class StreamedBatchExec(batch: StreamedBatch) extends LeafExecNode {
   override def output: Seq[Attribute] = batch.output
   override lazy val metrics: Map[String, SQLMetric] =
     Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
