@@ -590,12 +590,6 @@ def test_an_unbound_relation_is_refused(spark: SparkSession, t: Table) -> None:
     assert error.value.getCondition() == "SLACKWATER_UNBOUND_RELATION"
 
 
-def test_streams_are_refused(spark: SparkSession, t: Table) -> None:
-    with pytest.raises(AnalysisException) as error:
-        spark.readStream.table("slackwater.default.t")
-    assert error.value.getCondition() == "SLACKWATER_UNSUPPORTED"
-
-
 # --- holds
 
 

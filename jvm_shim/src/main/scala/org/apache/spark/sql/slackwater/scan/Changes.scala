@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.scan.datasources.Files
+import org.apache.spark.sql.slackwater.scan.datasources.{Files, PartFile}
 import org.apache.spark.sql.slackwater.scan.logical.BoundScan
 import org.apache.spark.sql.slackwater.values.Stored
 import org.apache.spark.sql.types._
@@ -82,6 +82,6 @@ private[slackwater] object Changes {
     }
   }
 
-  private def isAfter(file: datasources.PartFile, time: Long): Boolean =
+  private def isAfter(file: PartFile, time: Long): Boolean =
     file.uniform.map(_.time).orElse(file.lastTime).forall(_ > time)
 }

@@ -84,10 +84,9 @@ private[stream] final case class Seen(time: Long, changed: Boolean)
 
 private object CollectionReader {
 
-  /** A stream is no statement: no history has its reads, and they wait for nothing. */
+  /** A stream is no statement: no history has its reads. */
   private def sessionOf(of: SparkSession): SparkSession = {
     val own = of.newSession()
-    own.sql("SET slackwater.transaction_isolation = 'serializable'").collect()
     own.conf.set(SQLConf.ADAPTIVE_EXECUTION_ENABLED.key, "false")
     own.conf.set(SQLConf.SHUFFLE_PARTITIONS.key, of.sessionState.conf.numShufflePartitions.toString)
     SparkSessions.makeInternal(own)

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.stream
 
+import java.util.concurrent.TimeUnit.NANOSECONDS
+
 import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.classic.{DataFrame, Dataset, SparkSession}
 import org.apache.spark.sql.connector.read.streaming.{
@@ -52,15 +54,16 @@ private[stream] final class CollectionSource(session: SparkSession, streamed: St
   private def first(): Long =
     reader.look(None, streamed.options.asOf.orElse(target)).time
 
-  /** Spark asks a hundred times a second. */
-  private def next(seen: StreamOffset): SparkOffset =
-    if (lookedNs.exists(System.nanoTime - _ < CollectionSource.PauseNs)) seen
-    else {
-      val found = reader.look(Some(seen.timestamp), None)
-      lookedNs = Some(System.nanoTime)
-      val quiet = found.time - seen.timestamp >= CollectionSource.QuietMs
-      if (found.time > seen.timestamp && (found.changed || quiet)) offset(found.time) else seen
+  /** Spark asks a hundred times a second, and takes an answer for that of this moment. */
+  private def next(seen: StreamOffset): SparkOffset = {
+    lookedNs.foreach { last =>
+      NANOSECONDS.sleep(CollectionSource.PauseNs - (System.nanoTime - last))
     }
+    val found = reader.look(Some(seen.timestamp), None)
+    lookedNs = Some(System.nanoTime)
+    val quiet = found.time - seen.timestamp >= CollectionSource.QuietMs
+    if (found.time > seen.timestamp && (found.changed || quiet)) offset(found.time) else seen
+  }
 
   private def offset(time: Long): StreamOffset = StreamOffset(streamed.id, time)
 

@@ -58,7 +58,7 @@ private[slackwater] final case class ResolveStreams(session: SparkSession)
     if (table.description.kind == "system-table") {
       throw DataErrors.unsupported(
         s"readStream on ${full(name)}",
-        "Its rows are known as of now alone: SUBSCRIBE follows them."
+        "It shows now, and keeps no history."
       )
     }
     val found = StreamedCollection(identifier, table.id, table.dataSchema, options)

@@ -45,6 +45,7 @@ private[stream] final case class StreamedBatchExec(batch: StreamedBatch) extends
   }
 }
 
+/** Plans the batches of streams. */
 object StreamStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case batch: StreamedBatch => Seq(StreamedBatchExec(batch))
