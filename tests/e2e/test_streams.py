@@ -9,10 +9,15 @@ from tests.support.applications.application import (
     kill,
     only_coordinator,
 )
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
 HISTORY = "WITH (RETAIN HISTORY FOR '1 hour')"
+SINCE = (
+    "SELECT read_frontier FROM mz_internal.mz_frontiers f"
+    " JOIN mz_catalog.mz_tables t ON f.object_id = t.id WHERE t.name = 't'"
+)
 STREAM = """
 streams = vars(spark).setdefault('streams', {{}})
 found = vars(spark).setdefault('batches', {{}}).setdefault({name!r}, [])
@@ -173,6 +178,8 @@ def test_a_leader_that_is_killed_and_a_history_that_is_gone(tmp_path):
         assert sorted(found) == [(-1, 1), (1, 2)]
         stream.stop()
         application.sql("ALTER TABLE t RESET (RETAIN HISTORY)")
+        now = application.value("SELECT mz_now() FROM t LIMIT 1")
+        wait_until(lambda: application.value(SINCE) > now, what="the history is forgotten")
         with pytest.raises(SqlError, match="SLACKWATER_NO_VALID_TIMESTAMP"):
             Stream(place, "t", "t", changes=True).start().all()
 

@@ -251,6 +251,7 @@ class UnboundRead:
     began_ago_ms: int
     took_us: int
     ago_ms: int = 0
+    took_ms: int | None = None
     user: str = "anonymous"
     application: str | None = None
     sql: str | None = None

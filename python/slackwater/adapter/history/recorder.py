@@ -125,7 +125,7 @@ class History:
         ended_ms = max(bound_ms, now_ms - max(0, read.ago_ms))
         self._tell(CallBegan(key, began_ms, uuid.uuid4().hex, said))
         self._tell(CallEnded(key, bound_ms, Bound(read.timestamp, hold)))
-        self._tell(Released(hold, ended_ms, read.rows, failure))
+        self._tell(Released(hold, ended_ms, read.rows, failure, read.took_ms))
 
     def connected(self, session_id: str, application: str | None, user: str) -> None:
         """The first call of a session has come."""
