@@ -38,7 +38,6 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.LogicalRDD
 import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRelation}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
-import org.apache.spark.sql.execution.streaming.runtime.StreamingRelation
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
 import org.apache.spark.sql.slackwater.plans.expressions.Dated
@@ -189,7 +188,6 @@ private[slackwater] object Analysis {
         )
       case hive: HiveTableRelation            => foreign += hive.tableMeta.identifier.unquotedString
       case stream: StreamingRelationV2        => foreign += stream.sourceName
-      case stream: StreamingRelation          => foreign += s"the stream ${stream.sourceName}"
       case rdd: LogicalRDD                    => foreign += Option(rdd.rdd.name).getOrElse("an RDD")
       case leaf: LeafNode if leaf.isStreaming => foreign += leaf.nodeName
       case _: Sample                          => nondeterministic += "TABLESAMPLE"

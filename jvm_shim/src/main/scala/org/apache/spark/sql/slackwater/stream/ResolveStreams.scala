@@ -53,6 +53,13 @@ private[slackwater] final case class ResolveStreams(session: SparkSession)
       name: Identifier,
       table: SlackwaterTable
   ): LogicalPlan = {
+    // Executed as any statement is, it would fail without a condition that has a name.
+    if (relation.origin.sqlText.nonEmpty) {
+      throw DataErrors.unsupported(
+        s"STREAM ${full(name)} in a statement",
+        "Use spark.readStream.table(...), or SUBSCRIBE, to follow its changes."
+      )
+    }
     val identifier = SparkSessions.catalogName +: name.namespace.toSeq :+ name.name
     val options = StreamOptions.of(full(name), relation.options)
     if (table.description.kind == "system-table") {
