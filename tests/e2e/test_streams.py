@@ -143,7 +143,7 @@ def test_columns_of_changes_have_names_everywhere(workplace):
         ("spark.readStream.table('slackwater.mz_catalog.mz_tables')", "SLACKWATER_UNSUPPORTED"),
         ("spark.readStream.table('nothing')", "TABLE_OR_VIEW_NOT_FOUND"),
         (
-            "spark.readStream.table('t').writeStream.option('checkpointLocation', '/nowhere')"
+            "spark.readStream.table('t').writeStream.option('checkpointLocation', '$FOLDER')"
             ".toTable('t')",
             "SLACKWATER_UNSUPPORTED",
         ),
@@ -156,7 +156,7 @@ def test_columns_of_changes_have_names_everywhere(workplace):
 def test_what_is_refused(workplace, code, condition):
     workplace.sql("CREATE TABLE t (k INT)")
     with pytest.raises(SqlError, match=condition):
-        workplace.python(f"{code}\nresult = None")
+        workplace.python(code.replace("$FOLDER", str(workplace.folder)) + "\nresult = None")
 
 
 def test_a_leader_that_is_killed_and_a_history_that_is_gone(tmp_path):
