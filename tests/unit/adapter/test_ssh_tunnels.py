@@ -27,7 +27,8 @@ from slackwater.adapter.external.tunnels import Tunnels
 from slackwater.repr.errors import SlackwaterError
 from slackwater.storage.access import PostgresAccess, RegistryAccess, SshAccess, Tls
 
-LONG = Deadline.after(3600)
+# From when the file is read on: a run on a slow machine takes more than an hour.
+LONG = Deadline.after(30 * 86_400)
 FIRST, SECOND = ssh.new_pair("first"), ssh.new_pair("second")
 
 
