@@ -386,7 +386,9 @@ refreshes = st.one_of(
     st.builds(s.RefreshAt, moments),
     st.builds(s.RefreshEach, spans, st.none() | moments),
 )
-isolations = st.sampled_from([None, "serializable", "read committed"])
+isolations = st.sampled_from(
+    [None, "serializable", "read committed", "strong session serializable", "bounded staleness 5s"]
+)
 secrets = {
     option: names for option, form in FORMS.items() if form in (Form.SECRET, Form.CONNECTION)
 }

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.histories import histories
 
+from slackwater.adapter.time.isolation import Isolation, Level
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
@@ -12,12 +13,10 @@ from slackwater.adapter.time.selection import (
     Immediately,
     InputFrontiers,
     InputKind,
-    Isolation,
     TimestampRequest,
     determine,
     gather_constraints,
     minimize,
-    needs_oracle_read,
     solve_constraints,
 )
 from slackwater.repr.errors import SlackwaterError
@@ -40,14 +39,20 @@ inputs = st.builds(
     frontiers,
     st.sampled_from(InputKind),
 )
+isolations = st.builds(
+    lambda level, staleness: Isolation(level, staleness * (level is Level.BOUNDED_STALENESS)),
+    st.sampled_from(Level),
+    st.integers(1, 20),
+)
 requests = st.builds(
     TimestampRequest,
     st.lists(inputs, min_size=1, max_size=4).map(tuple),
-    st.sampled_from(Isolation),
+    isolations,
     whens,
     times,
     st.just(False),
     frontiers,
+    st.none() | times,
 )
 
 
@@ -58,11 +63,24 @@ def by_steps(request):
     since = max(each.since.value for each in request.inputs)
     if not isinstance(when, AtTimestamp):
         candidate = max(candidate, since)
-    if needs_oracle_read(request.isolation, when, has_inputs=True, depends_on_time=False):
-        candidate = max(candidate, request.oracle_read_ts)
-    if isinstance(when, Immediately) and request.isolation is Isolation.SERIALIZABLE:
-        upper = min((each.upper for each in request.inputs), key=lambda upper: upper.value)
-        candidate = max(candidate, min(upper, request.present).last_complete())
+    oracle, level = request.oracle_read_ts, request.isolation.level
+    upper = min((each.upper for each in request.inputs), key=lambda upper: upper.value)
+    largest = min(upper, request.present).last_complete()
+    if isinstance(when, FreshestTableWrite):
+        candidate = max(candidate, oracle)
+    elif isinstance(when, Immediately):
+        match level:
+            case Level.STRICT_SERIALIZABLE:
+                candidate = max(candidate, oracle)
+            case Level.STRONG_SESSION_SERIALIZABLE:
+                candidate = max(candidate, request.session_ts or 0, min(largest, oracle))
+            case Level.SERIALIZABLE:
+                candidate = max(candidate, largest)
+            case Level.BOUNDED_STALENESS:
+                earliest = max(candidate, oracle - request.isolation.staleness_ms)
+                candidate = largest if earliest <= largest else None
+    if candidate is None:
+        return None
     dropped = any(each.since.is_empty for each in request.inputs)
     return None if dropped or candidate < since else candidate
 
@@ -86,7 +104,12 @@ def test_the_choice_is_readable_and_recent_enough(request):
         too_early = isinstance(request.when, AtTimestamp) and any(
             i.since.value > request.when.timestamp for i in request.inputs
         )
-        assert dropped or too_early
+        too_stale = (
+            isinstance(request.when, Immediately)
+            and request.isolation.level is Level.BOUNDED_STALENESS
+            and by_steps(request) is None
+        )
+        assert dropped or too_early or too_stale
         return
     chosen = determination.timestamp
     assert all(i.since.allows(chosen) for i in request.inputs)
@@ -95,9 +118,14 @@ def test_the_choice_is_readable_and_recent_enough(request):
     elif isinstance(request.when, AtLeastTimestamp):
         assert chosen >= request.when.timestamp
     elif isinstance(request.when, FreshestTableWrite) or (
-        request.isolation is Isolation.STRICT_SERIALIZABLE
+        request.isolation.level is Level.STRICT_SERIALIZABLE
     ):
         assert chosen >= request.oracle_read_ts
+    elif request.isolation.level is Level.STRONG_SESSION_SERIALIZABLE:
+        assert chosen >= (request.session_ts or 0)
+    elif request.isolation.level is Level.BOUNDED_STALENESS:
+        assert chosen >= request.oracle_read_ts - request.isolation.staleness_ms
+        assert determination.respond_immediately
     complete = all(i.upper.is_empty or chosen < i.upper.value for i in request.inputs)
     assert determination.respond_immediately == complete
 

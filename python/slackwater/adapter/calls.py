@@ -26,7 +26,7 @@ from slackwater.adapter.history.texts import kind_of
 from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
-from slackwater.adapter.reading.reads import Reads
+from slackwater.adapter.reading.reads import Reads, refuse_stale_write
 from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
 from slackwater.adapter.sessions.statement_counts import StatementCounts
 from slackwater.adapter.statements import Statements
@@ -463,9 +463,13 @@ class Calls:
 
     def _write(self, caller: Caller, asked: protocol.WriteTables) -> Mapping[str, Any]:
         def action(execution: Execution) -> WriteResult:
-            if asked.definition is None:
-                return self._writes.write(execution.session, asked, execution.cancellation)
-            return self._staged.write(execution, asked)
+            session = execution.session
+            refuse_stale_write(session)
+            if asked.definition is not None:
+                return self._staged.write(execution, asked)
+            result = self._writes.write(session, asked, execution.cancellation)
+            session.saw(result.timestamp)
+            return result
 
         told: Told[WriteResult] = Told(
             lambda done: Wrote(done.timestamp, done.inserted + done.deleted),

@@ -12,6 +12,7 @@ from slackwater.adapter.time.explain import (
     explain_text,
     reason_text,
 )
+from slackwater.adapter.time.isolation import STRICT_SERIALIZABLE, Isolation, Level
 from slackwater.adapter.time.oracle import TimestampOracle
 from slackwater.adapter.time.selection import (
     AtLeastTimestamp,
@@ -21,7 +22,6 @@ from slackwater.adapter.time.selection import (
     Immediately,
     InputFrontiers,
     InputKind,
-    Isolation,
     NoTimestamp,
     Reason,
     TimestampRequest,
@@ -31,7 +31,9 @@ from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.frontier import EMPTY_FRONTIER, TIMESTAMP_MAX, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
 
-STRICT, SERIALIZABLE = Isolation.STRICT_SERIALIZABLE, Isolation.SERIALIZABLE
+STRICT, SERIALIZABLE = STRICT_SERIALIZABLE, Isolation(Level.SERIALIZABLE)
+STRONG = Isolation(Level.STRONG_SESSION_SERIALIZABLE)
+BOUNDED = Isolation(Level.BOUNDED_STALENESS, 5)
 
 
 def an_input(since, upper, number=1, kind=InputKind.STORAGE):
@@ -44,9 +46,9 @@ def an_input(since, upper, number=1, kind=InputKind.STORAGE):
     )
 
 
-def choose(isolation, oracle, when, *inputs):
+def choose(isolation, oracle, when, *inputs, session_ts=None):
     inputs = inputs or (an_input(10, 20),)
-    return determine(TimestampRequest(inputs, isolation, when, oracle))
+    return determine(TimestampRequest(inputs, isolation, when, oracle, session_ts=session_ts))
 
 
 @pytest.mark.parametrize(
@@ -65,10 +67,37 @@ def choose(isolation, oracle, when, *inputs):
         (STRICT, None, AtTimestamp(12), 12),
         (STRICT, 15, AtTimestamp(99), 99),
         (SERIALIZABLE, None, AtLeastTimestamp(13), 13),
+        (STRONG, 5, Immediately(), 10),
+        (STRONG, 15, Immediately(), 15),
+        (STRONG, 25, Immediately(), 19),
+        (STRONG, 15, FreshestTableWrite(), 15),
+        (STRONG, 25, FreshestTableWrite(), 25),
+        (STRONG, 15, AtLeastTimestamp(5), 10),
+        (STRONG, 15, AtLeastTimestamp(13), 13),
+        (BOUNDED, 5, Immediately(), 19),
+        (BOUNDED, 24, Immediately(), 19),
+        (BOUNDED, 30, AtTimestamp(12), 12),
     ],
 )
 def test_conformance_vectors(isolation, oracle, when, expected):
     assert choose(isolation, oracle, when).timestamp == expected
+
+
+def test_a_session_sees_what_it_has_seen():
+    assert choose(STRONG, 15, Immediately(), session_ts=17).timestamp == 17
+    beyond = choose(STRONG, 25, Immediately(), session_ts=23)
+    assert (beyond.timestamp, beyond.respond_immediately) == (23, False)
+    assert choose(STRONG, 25, AtTimestamp(12), session_ts=23).timestamp == 12
+
+
+def test_what_is_too_stale_is_refused_and_not_waited_for():
+    late = an_input(10, 15, 2)
+    with pytest.raises(SlackwaterError, match=r"t2 is 11 ms behind, .* at most 5 ms") as caught:
+        choose(BOUNDED, 25, Immediately(), an_input(10, 20), late)
+    assert (caught.value.condition, caught.value.sqlstate) == (
+        "SLACKWATER_STALENESS_EXCEEDED",
+        "40001",
+    )
 
 
 def test_an_as_of_below_since_names_each_offender_and_only_those():
@@ -94,7 +123,7 @@ def test_closed_inputs_are_complete_for_ever():
 
 
 @pytest.mark.parametrize("when", [Immediately(), AtTimestamp(50), AtLeastTimestamp(50)])
-@pytest.mark.parametrize("isolation", list(Isolation))
+@pytest.mark.parametrize("isolation", [STRICT, STRONG, SERIALIZABLE, BOUNDED])
 def test_an_empty_since_can_never_be_read(isolation, when):
     with pytest.raises(SlackwaterError, match="t1 has been dropped"):
         choose(isolation, 15, when, an_input(TIMESTAMP_MAX, 20))
@@ -111,7 +140,7 @@ def test_a_constant_has_no_time_and_mz_now_alone_shows_the_oracle():
     constant = determine(TimestampRequest((), STRICT, Immediately()))
     assert constant.timestamp_context == NoTimestamp()
     assert constant.timestamp == TIMESTAMP_MAX
-    for isolation in Isolation:
+    for isolation in (STRICT, STRONG, SERIALIZABLE, BOUNDED):
         now = determine(TimestampRequest((), isolation, Immediately(), Timestamp(77), True))
         assert now.timestamp == 77
         assert now.respond_immediately

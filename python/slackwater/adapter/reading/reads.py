@@ -29,6 +29,7 @@ from slackwater.adapter.reading.health import Health
 from slackwater.adapter.reading.older_plans import refuse_older_plan
 from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.adapter.sessions.sessions import Session
+from slackwater.adapter.time.isolation import STRICT_SERIALIZABLE, Level, isolation_of
 from slackwater.adapter.time.selection import (
     AtTimestamp,
     FreshestTableWrite,
@@ -36,7 +37,6 @@ from slackwater.adapter.time.selection import (
     InBlock,
     InputFrontiers,
     InputKind,
-    Isolation,
     QueryWhen,
     TimestampDetermination,
     TimestampRequest,
@@ -161,6 +161,7 @@ class Reads:
         what `refuse_older_plan` raises.
         """
         if asked.write_targets:
+            refuse_stale_write(session)
             check_write_outside_block(session.transaction, "A write that reads relations")
         if asked.names_no_time:
             self.wait_for_snapshots((each.id for each in asked.relations), cancellation)
@@ -239,8 +240,7 @@ class Reads:
         return (
             bool(answers)
             and all(answer.get("indexes") for answer in answers)
-            and Isolation(session.variable("transaction_isolation"))
-            is Isolation.STRICT_SERIALIZABLE
+            and isolation_of(session.variable("transaction_isolation")) == STRICT_SERIALIZABLE
             and not in_block(session.transaction)
             and session.variable("emit_timestamp_notice") != "on"
         )
@@ -362,14 +362,19 @@ class Reads:
         *,
         depends_on_time: bool = True,
     ) -> TimestampDetermination:
+        isolation = isolation_of(session.variable("transaction_isolation"))
+        oracle_ts = self.timeline.read_ts()
+        by_session = isolation.level is Level.STRONG_SESSION_SERIALIZABLE
         return determine(
             TimestampRequest(
                 inputs=tuple(inputs),
-                isolation=Isolation(session.variable("transaction_isolation")),
+                isolation=isolation,
                 when=when,
-                oracle_read_ts=self.timeline.read_ts(),
+                oracle_read_ts=oracle_ts,
                 depends_on_time=depends_on_time,
                 present=self.relations.storage.tables_upper(),
+                # What the session has seen before it went by that, nobody knows: at most this.
+                session_ts=(session.seen_ts or oracle_ts) if by_session else None,
             )
         )
 
@@ -551,7 +556,11 @@ class Reads:
         if not inputs:
             named = as_of_timestamp(when)
             return self.timeline.read_ts() if named is None else named
-        chosen = self._determine(session, inputs, when).timestamp
+        determination = self._determine(session, inputs, when)
+        chosen = determination.timestamp
+        if transactional:
+            by_session = determination.session_ts
+            session.seen_ts = None if by_session is None else max(by_session, chosen)
         if transactional and in_block(session.transaction):
             session.transaction = record_read(session.transaction, chosen)
             self._keep_domain(session, inputs, chosen)
@@ -686,6 +695,15 @@ class Reads:
             for each, offer in offers
             if offer is not None
         ]
+
+
+def refuse_stale_write(session: Session) -> None:
+    """Raises SLACKWATER_READ_ONLY_TRANSACTION where the session's isolation is for reads alone."""
+    level = isolation_of(session.variable("transaction_isolation")).level
+    if level is Level.BOUNDED_STALENESS:
+        raise user_error(
+            "SLACKWATER_READ_ONLY_TRANSACTION", reason=f"its isolation is {level.value}"
+        )
 
 
 def refuse_past(item: CatalogItem, when: QueryWhen | None) -> None:

@@ -26,6 +26,7 @@ from slackwater.adapter.transactions import (
 from slackwater.controller.holds import ReadHold
 from slackwater.planner.parser import variables
 from slackwater.repr.errors import user_error
+from slackwater.repr.frontier import Timestamp
 from slackwater.repr.ids import GlobalId
 
 ANSWER_BYTES = 512 * 1024**2
@@ -126,6 +127,9 @@ class Session:
     pending: deque[Notice] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     known_causes: deque[Cause] = field(default_factory=lambda: deque(maxlen=NOTICES_KEPT))
     block_hold: ReadHold | None = None
+    seen_ts: Timestamp | None = None
+    """The latest time that reads and writes of the session were at, while its isolation is strong
+    session serializable; None before the first of them."""
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     running: dict[str, RunningCall] = field(default_factory=dict)
@@ -191,6 +195,12 @@ class Session:
             taken = list(self.pending)
             self.pending.clear()
         return [notice.to_json() for notice in taken]
+
+    def saw(self, time: Timestamp) -> None:
+        """A write of the session was committed at that time."""
+        with self.lock:
+            if self.seen_ts is not None:
+                self.seen_ts = max(self.seen_ts, time)
 
     # The transaction
 

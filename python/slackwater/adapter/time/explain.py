@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+from slackwater.adapter.time.isolation import Level
 from slackwater.adapter.time.selection import (
     Constraint,
     Constraints,
     InputFrontiers,
-    Isolation,
     TimelineTimestamp,
     TimestampDetermination,
 )
@@ -26,8 +26,10 @@ _LABEL_WIDTH = 31
 _MAX_IDS = 10
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _ISOLATION_NAMES = {
-    Isolation.STRICT_SERIALIZABLE: "StrictSerializable",
-    Isolation.SERIALIZABLE: "Serializable",
+    Level.STRICT_SERIALIZABLE: "StrictSerializable",
+    Level.STRONG_SESSION_SERIALIZABLE: "StrongSessionSerializable",
+    Level.SERIALIZABLE: "Serializable",
+    Level.BOUNDED_STALENESS: "BoundedStaleness",
 }
 
 
@@ -81,7 +83,7 @@ def explain_json(explanation: TimestampExplanation) -> str:
             "upper": determination.upper.as_list(),
             "largest_not_in_advance_of_upper": determination.largest_not_in_advance_of_upper,
             "oracle_read_ts": determination.oracle_read_ts,
-            "session_oracle_read_ts": None,
+            "session_oracle_read_ts": determination.session_ts,
             "real_time_recency_ts": None,
             "constraints": {
                 "lower": [_constraint_json(c) for c in determination.constraints.lower],
@@ -146,7 +148,7 @@ def reason_text(constraint: Constraint) -> str:
     """The reason of a bound, e.g. ``StorageInput([u1, u2])``; at most ten ids are named."""
     name = constraint.reason.value
     if constraint.isolation is not None:
-        return f"{name}({_ISOLATION_NAMES[constraint.isolation]})"
+        return f"{name}({_ISOLATION_NAMES[constraint.isolation.level]})"
     if constraint.ids:
         shown = ", ".join(constraint.ids[:_MAX_IDS])
         more = ", ..." if len(constraint.ids) > _MAX_IDS else ""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import reduce
 
+from slackwater.adapter.time.isolation import Isolation, Level
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import (
     EMPTY_FRONTIER,
@@ -23,13 +24,6 @@ from slackwater.repr.frontier import (
     Timestamp,
 )
 from slackwater.repr.ids import GlobalId
-
-
-class Isolation(Enum):
-    """Isolation levels, by the names that `SET transaction_isolation` takes."""
-
-    STRICT_SERIALIZABLE = "strict serializable"
-    SERIALIZABLE = "serializable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +103,8 @@ class TimestampRequest:
 
     `depends_on_time`: the query mentions `mz_now()`. A query without inputs that does not is
     constant and needs no time. `oracle_read_ts` must be given when `needs_oracle_read` says so.
-    The freshest time is before `present`, also where all inputs are final beyond it.
+    The freshest time is before `present`, also where all inputs are final beyond it. Where the
+    isolation goes by what the session has seen, `session_ts` is the latest of that.
     """
 
     inputs: tuple[InputFrontiers, ...]
@@ -118,6 +113,18 @@ class TimestampRequest:
     oracle_read_ts: Timestamp | None = None
     depends_on_time: bool = False
     present: Frontier = EMPTY_FRONTIER
+    session_ts: Timestamp | None = None
+
+    @property
+    def chooses_by(self) -> Level | None:
+        """The level by which the time is chosen; None: the query, its block or a write says."""
+        is_chosen = bool(self.inputs) and isinstance(self.when, Immediately)
+        return self.isolation.level if is_chosen else None
+
+    @property
+    def largest_complete(self) -> Timestamp:
+        """The latest time at which all inputs are final, before the present."""
+        return min(meet_of_uppers(self.inputs), self.present).last_complete()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +187,7 @@ class TimestampDetermination:
     oracle_read_ts: Timestamp | None
     constraints: Constraints
     respond_immediately: bool
+    session_ts: Timestamp | None = None
 
     @property
     def timestamp(self) -> Timestamp:
@@ -207,7 +215,7 @@ def needs_oracle_read(
         case FreshestTableWrite():
             return True
         case Immediately():
-            return isolation is Isolation.STRICT_SERIALIZABLE or not has_inputs
+            return isolation.follows_oracle or not has_inputs
         case _:
             return False
 
@@ -233,12 +241,33 @@ def _used_oracle_ts(request: TimestampRequest) -> Timestamp | None:
     return request.oracle_read_ts
 
 
-def _prefers_freshest(request: TimestampRequest) -> bool:
-    return (
-        bool(request.inputs)
-        and may_advance_to_upper(request.when)
-        and request.isolation is Isolation.SERIALIZABLE
-    )
+def _freshest(request: TimestampRequest) -> Timestamp | None:
+    """The time that the choice goes up to where its bounds let it; None: it takes the earliest."""
+    match request.chooses_by:
+        case Level.SERIALIZABLE | Level.BOUNDED_STALENESS:
+            return request.largest_complete
+        case Level.STRONG_SESSION_SERIALIZABLE:
+            oracle_ts = _used_oracle_ts(request)
+            assert oracle_ts is not None
+            return min(request.largest_complete, oracle_ts)
+        case _:
+            return None
+
+
+def _bounds_of_isolation(
+    request: TimestampRequest,
+) -> tuple[Timestamp | None, Timestamp | None]:
+    """The earliest and the latest time that the isolation level allows, where it says one."""
+    oracle_ts = _used_oracle_ts(request)
+    match request.chooses_by:
+        case Level.STRONG_SESSION_SERIALIZABLE:
+            return request.session_ts, None
+        case Level.BOUNDED_STALENESS:
+            assert oracle_ts is not None
+            earliest = max(0, oracle_ts - request.isolation.staleness_ms)
+            return Timestamp(earliest), request.largest_complete
+        case _:
+            return oracle_ts, None
 
 
 def _readable_at(since: Frontier, time: Timestamp) -> bool:
@@ -266,11 +295,10 @@ def gather_constraints(request: TimestampRequest) -> Constraints:
         lower.append(bound)
         if not advances_to_since(request.when):
             upper.append(bound)
-    oracle_ts = _used_oracle_ts(request)
-    if oracle_ts is not None:
-        lower.append(
-            Constraint(Frontier(oracle_ts), Reason.ISOLATION_LEVEL, isolation=request.isolation)
-        )
+    for bounds, time in zip((lower, upper), _bounds_of_isolation(request), strict=True):
+        if time is not None:
+            level = Reason.ISOLATION_LEVEL
+            bounds.append(Constraint(Frontier(time), level, isolation=request.isolation))
     return Constraints(tuple(lower), tuple(upper))
 
 
@@ -289,10 +317,10 @@ def solve_constraints(request: TimestampRequest, constraints: Constraints) -> Ti
     lower = max((c.bound for c in constraints.lower), default=MINIMUM_FRONTIER)
     upper = min((c.bound for c in constraints.upper), default=None)
     candidate = Timestamp(lower.value)
-    if _prefers_freshest(request):
-        largest = min(meet_of_uppers(request.inputs), request.present).last_complete()
+    freshest = _freshest(request)
+    if freshest is not None:
         bounds = [Timestamp(c.bound.value) for c in constraints.upper]
-        candidate = max(candidate, min([*bounds, largest]))
+        candidate = max(candidate, min([*bounds, freshest]))
     if upper is not None and candidate > upper.value:
         return None
     if any(i.since.is_empty for i in request.inputs):
@@ -306,7 +334,8 @@ def determine(request: TimestampRequest) -> TimestampDetermination:
     """Chooses the time of a query.
 
     Raises SLACKWATER_NO_VALID_TIMESTAMP, which names each input that cannot be read at the time
-    and its since. Raises FatalError if the oracle's read timestamp is needed and missing.
+    and its since, and SLACKWATER_STALENESS_EXCEEDED, which names the input that is furthest behind.
+    Raises FatalError if the oracle's read timestamp is needed and missing.
     """
     since = join_of_sinces(request.inputs)
     upper = meet_of_uppers(request.inputs)
@@ -318,7 +347,7 @@ def determine(request: TimestampRequest) -> TimestampDetermination:
     constraints = gather_constraints(request)
     chosen = solve_constraints(request, constraints)
     if chosen is None:
-        raise no_valid_timestamp(request)
+        raise _too_stale(request) or no_valid_timestamp(request)
     oracle_ts = _used_oracle_ts(request)
     return TimestampDetermination(
         timestamp_context=TimelineTimestamp(chosen, oracle_ts),
@@ -328,6 +357,7 @@ def determine(request: TimestampRequest) -> TimestampDetermination:
         oracle_read_ts=oracle_ts,
         constraints=minimize(constraints),
         respond_immediately=is_complete_at(request.inputs, chosen),
+        session_ts=request.session_ts,
     )
 
 
@@ -346,6 +376,20 @@ def no_valid_timestamp(request: TimestampRequest) -> SlackwaterError:
     details = ", ".join(f"{i.name} {_since_text(i.since)}" for i in offending)
     prefix = "" if named is None else f"it asks for {named}, but "
     return user_error("SLACKWATER_NO_VALID_TIMESTAMP", details=prefix + details)
+
+
+def _too_stale(request: TimestampRequest) -> SlackwaterError | None:
+    """The error for inputs that are further behind than the isolation allows, if they are."""
+    is_bounded = request.chooses_by is Level.BOUNDED_STALENESS
+    if not is_bounded or any(i.since.is_empty for i in request.inputs):
+        return None
+    slowest = min(request.inputs, key=lambda each: each.upper)
+    return user_error(
+        "SLACKWATER_STALENESS_EXCEEDED",
+        objectName=slowest.name,
+        lag=str((_used_oracle_ts(request) or 0) - request.largest_complete),
+        staleness=str(request.isolation.staleness_ms),
+    )
 
 
 def _since_text(since: Frontier) -> str:

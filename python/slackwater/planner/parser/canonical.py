@@ -90,6 +90,7 @@ from slackwater.planner.parser.statements import (
     Subscribe,
     WebhookSource,
 )
+from slackwater.planner.parser.variables import BOUNDED_STALENESS
 from slackwater.repr.relation import quote_identifier, quote_string
 
 _HIDDEN = "AS '<redacted>'"
@@ -469,13 +470,19 @@ def _session(
         case ResetVariable(name):
             return ("RESET", _variable(name))
         case Begin(isolation, read_only):
-            level = "" if isolation is None else f"ISOLATION LEVEL {isolation.upper()}"
+            level = "" if isolation is None else f"ISOLATION LEVEL {_level(isolation)}"
             mode = {None: "", True: "READ ONLY", False: "READ WRITE"}[read_only]
             return ("BEGIN", level, mode)
         case Commit():
             return ("COMMIT",)
         case Rollback():
             return ("ROLLBACK",)
+
+
+def _level(isolation: str) -> str:
+    """An isolation level; how stale reads may be is a string of its own."""
+    _, bounded, duration = isolation.partition(f"{BOUNDED_STALENESS} ")
+    return f"{BOUNDED_STALENESS.upper()} {quote_string(duration)}" if bounded else isolation.upper()
 
 
 def _read(s: Subscribe | DeclareCursor | Fetch | CloseCursor) -> Iterable[str]:

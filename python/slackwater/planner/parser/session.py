@@ -24,9 +24,13 @@ _LEVELS = (
     "REPEATABLE READ",
     "SERIALIZABLE",
     "STRICT SERIALIZABLE",
+    "STRONG SESSION SERIALIZABLE",
 )
-_OTHER_LEVELS = ("STRONG SESSION SERIALIZABLE", "BOUNDED STALENESS")
-_LEVELS_TEXT = "the isolation level STRICT SERIALIZABLE or SERIALIZABLE"
+_BOUNDED = "BOUNDED STALENESS"
+_LEVELS_TEXT = (
+    "the isolation level STRICT SERIALIZABLE, STRONG SESSION SERIALIZABLE, SERIALIZABLE or "
+    "BOUNDED STALENESS '5s'"
+)
 
 
 def read_begin(cursor: TokenCursor) -> Begin | None:
@@ -73,9 +77,8 @@ def _level(cursor: TokenCursor) -> str:
     for level in _LEVELS:
         if cursor.accept(*level.split()):
             return level.lower()
-    for level in _OTHER_LEVELS:
-        if cursor.looking_at(*level.split()):
-            raise cursor.unsupported(f"The isolation level {level}", f"Use {_LEVELS_TEXT}.")
+    if cursor.accept(*_BOUNDED.split()):
+        return f"{_BOUNDED} {cursor.string('how stale reads may be, as in 5s')}".lower()
     raise cursor.syntax_error(_LEVELS_TEXT)
 
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from slackwater.planner.parser.durations import parse_duration
+from slackwater.planner.parser.durations import format_duration, parse_duration
 from slackwater.repr.errors import SlackwaterError, unsupported, user_error
 
 STRICT_SERIALIZABLE = "strict serializable"
+STRONG_SESSION_SERIALIZABLE = "strong session serializable"
 SERIALIZABLE = "serializable"
+BOUNDED_STALENESS = "bounded staleness"
 PREFIX = "slackwater"
 
 _UPGRADED_LEVELS = ("read uncommitted", "read committed", "repeatable read")
@@ -49,13 +51,24 @@ class SessionVariable:
 
 def _isolation(text: str) -> Assigned:
     level = " ".join(text.lower().split())
-    if level in (STRICT_SERIALIZABLE, SERIALIZABLE):
+    if level in (STRICT_SERIALIZABLE, STRONG_SESSION_SERIALIZABLE, SERIALIZABLE):
         return Assigned(level)
+    if level.startswith(f"{BOUNDED_STALENESS} "):
+        return Assigned(f"{BOUNDED_STALENESS} {_staleness(level.removeprefix(BOUNDED_STALENESS))}")
     if level in _UPGRADED_LEVELS:
         return Assigned(
             SERIALIZABLE, f"The isolation level {level} is not weaker here: it is serializable."
         )
-    raise ValueError(f"the values are {STRICT_SERIALIZABLE}, {SERIALIZABLE}")
+    known = (STRICT_SERIALIZABLE, STRONG_SESSION_SERIALIZABLE, SERIALIZABLE)
+    raise ValueError(f"the values are {', '.join(known)}, and {BOUNDED_STALENESS} 5s for example")
+
+
+def _staleness(text: str) -> str:
+    """A duration that is longer than nothing."""
+    duration = parse_duration(text)
+    if duration == 0:
+        raise ValueError(f"{BOUNDED_STALENESS} is more than 0 ms")
+    return format_duration(duration)
 
 
 def _cluster(text: str) -> Assigned:
