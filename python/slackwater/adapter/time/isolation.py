@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
+from slackwater.planner.parser import variables
 from slackwater.planner.parser.durations import parse_duration
 
 
 class Level(Enum):
-    STRICT_SERIALIZABLE = "strict serializable"
-    STRONG_SESSION_SERIALIZABLE = "strong session serializable"
-    SERIALIZABLE = "serializable"
-    BOUNDED_STALENESS = "bounded staleness"
+    STRICT_SERIALIZABLE = variables.STRICT_SERIALIZABLE
+    STRONG_SESSION_SERIALIZABLE = variables.STRONG_SESSION_SERIALIZABLE
+    SERIALIZABLE = variables.SERIALIZABLE
+    BOUNDED_STALENESS = variables.BOUNDED_STALENESS
 
 
 @dataclass(frozen=True, slots=True)

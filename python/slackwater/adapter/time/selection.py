@@ -69,10 +69,6 @@ def advances_to_since(when: QueryWhen) -> bool:
     return not isinstance(when, AtTimestamp | InBlock)
 
 
-def may_advance_to_upper(when: QueryWhen) -> bool:
-    return isinstance(when, Immediately)
-
-
 def is_transactional(when: QueryWhen) -> bool:
     """Whether the chosen time becomes the time of the transaction that the query runs in."""
     return isinstance(when, Immediately | FreshestTableWrite)
