@@ -44,6 +44,7 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import RelationDesc
 
 PATIENCE_MS = int(PATIENCE * 1000)
+HOUR_MS = 3_600_000
 Row = tuple
 Update = tuple[Row, int, int]
 
@@ -83,13 +84,14 @@ class Bench:
     ) -> None:
         """`shards_of` gives a worker its shards and their commits; `engine` None: one of its own.
 
-        `monotonic` is the workers' clock.
+        `monotonic` is the workers' clock. `limits` None: the usual ones, but that a tick of few rows
+        is quick however slow the machine is.
         """
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()
         self.declared = declared
         self.engine: Engine = engine or declared.engine(str(directory))
-        self._limits = limits or Limits()
+        self._limits = limits or Limits(quick_ms=HOUR_MS)
         self._shards_of = shards_of
         self._monotonic = monotonic
         self.relations: dict[str, tuple[GlobalId, int, RelationDesc]] = {}

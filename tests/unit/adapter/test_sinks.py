@@ -195,10 +195,13 @@ def test_a_sink_that_stands_still_keeps_its_input_readable_after_a_restart_too(e
     place.table("t", k="long", v="string")
     create(place, out)
     caught_up(place, out, place.write("t", row(1, "a")))
+    sink = place.item("s").id
     hidden = out.rename(out.with_name("hidden"))
     out.write_text("in the way")
     for number in (2, 3):
         place.write("t", row(number, "a"))
+        # Before, it may still record what it has written.
+        place.wait(lambda: statuses(place)[sink]["status"] == "stalled")
         clock.ahead_ms += 3_600_000
         place.env.committer.flush()
         needed = place.env.persist.reads.upper(place.item("s").progress_shard) - 1
