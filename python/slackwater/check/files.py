@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from rich.filesize import decimal
+
 from slackwater.check.shards import listed
 from slackwater.persist.blobs import Blob
 from slackwater.persist.garbage import name_of_data
@@ -65,7 +67,7 @@ class Unnamed:
             (self.foreign, "in no directory of a shard, which nobody deletes"),
         )
         return tuple(
-            f"{len(blobs)} files, {megabytes(sum(blob.size_bytes for blob in blobs))}, {what}: "
+            f"{len(blobs)} files, {decimal(sum(blob.size_bytes for blob in blobs))}, {what}: "
             f"{listed(blob.uri for blob in blobs)}"
             for blobs, what in kinds
             if blobs
@@ -81,8 +83,3 @@ def unnamed(blobs: Iterable[Blob], root: str, names: Collection[str]) -> Unnamed
             directory = blob.uri.removeprefix(root.rstrip("/") + "/").partition("/")[0]
             (orphans if directory.isdigit() else foreign).append(blob)
     return Unnamed(tuple(orphans), tuple(foreign))
-
-
-def megabytes(size: int) -> str:
-    """A size as text."""
-    return f"{size / 2**20:.1f} MiB"

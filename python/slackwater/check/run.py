@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from slackwater.check.files import megabytes
 from slackwater.check.verification import Counts, Environment, Verification
 from slackwater.findings import Finding, line
 from slackwater.persist.locations import Location, parse_location
@@ -101,7 +101,7 @@ def _progress(console: Console) -> Iterator[Progress]:
 
 def _summary(failed: int, counts: Counts) -> str:
     verdict = "everything is in order" if failed == 0 else f"{failed} checks failed"
-    size = megabytes(counts.bytes)
+    size = decimal(counts.bytes)
     return f"{verdict}: {counts.shards} shards, {counts.parts} parts, {counts.rows} updates, {size}"
 
 

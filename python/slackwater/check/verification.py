@@ -90,8 +90,8 @@ class Verification:
             if first.outcome != "FAIL":
                 yield from self._all()
         except SlackwaterError as error:
-            name = "metastore" if error.is_outage else "files"
-            yield Finding(name, "FAIL", error.message, "run this again when it answers")
+            name = "files" if error.condition.startswith("SLACKWATER_STORAGE") else "metastore"
+            yield Finding(name, "FAIL", " ".join(error.message.split()))
         except DatabaseError as error:
             text = f"the metastore is damaged: {first_line(str(error.orig))}"
             yield Finding("metastore", "FAIL", text, RESTORE)
