@@ -78,6 +78,16 @@ def shard_names(items: Collection[CatalogItem]) -> Mapping[int, str]:
     return names
 
 
+def unowned(catalog: StoredCatalog, shards: Mapping[int, ShardOutline]) -> tuple[int, ...]:
+    """The shards that no object has, and that were not dropped: the next leader does so."""
+    owned = {shard_id for item in catalog.users for shard_id in shards_of(item)}
+    return tuple(
+        shard_id
+        for shard_id, shard in shards.items()
+        if shard_id not in owned and not shard.is_dropped
+    )
+
+
 def epoch_problems(environment: EnvironmentRecord) -> tuple[str, ...]:
     """What is wrong with who leads; nothing for a sound environment."""
     epoch = environment.epoch

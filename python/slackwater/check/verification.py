@@ -24,8 +24,8 @@ from slackwater.adapter.history.levels import named
 from slackwater.adapter.history.records import KINDS
 from slackwater.adapter.system import dataflow_history, lag_history
 from slackwater.check.contents import part_problem
-from slackwater.check.files import Unnamed, broken_files, to_look_at, unnamed
-from slackwater.check.objects import catalog_problems, epoch_problems, shard_names
+from slackwater.check.files import broken_files, to_look_at, unnamed
+from slackwater.check.objects import catalog_problems, epoch_problems, shard_names, unowned
 from slackwater.check.shards import listed, present_parts, shard_problems
 from slackwater.check.stored import Overview, look, overview
 from slackwater.findings import Finding
@@ -90,8 +90,7 @@ class Verification:
             if first.outcome != "FAIL":
                 yield from self._all()
         except SlackwaterError as error:
-            name = "files" if error.condition.startswith("SLACKWATER_STORAGE") else "metastore"
-            yield Finding(name, "FAIL", " ".join(error.message.split()))
+            yield _refusal(error)
         except DatabaseError as error:
             text = f"the metastore is damaged: {first_line(str(error.orig))}"
             yield Finding("metastore", "FAIL", text, RESTORE)
@@ -99,6 +98,7 @@ class Verification:
     def _all(self) -> Iterator[Finding]:
         blobs = self.environment.blobs
         root = blobs.uri("shards")
+        # Before the metastore: see above.
         files = tuple(blobs.list(root))
         found = self.environment.metastore.query(overview)
         yield from _told("leader", epoch_problems(found.environment))
@@ -107,7 +107,11 @@ class Verification:
         if not problems:
             yield Finding("catalog", "ok", f"{len(found.catalog.users)} objects")
         yield from self._shards(found, {blob.uri: blob.size_bytes for blob in files})
-        yield from _leftovers(unnamed(files, root, found.file_names))
+        if nameless := unowned(found.catalog, found.shards):
+            text = f"{len(nameless)} shards of no object, removed later: {listed(nameless)}"
+            yield Finding("leftovers", "ok", text)
+        for text in unnamed(files, root, found.file_names).described():
+            yield Finding("leftovers", "ok", text)
         yield from self._history()
         yield from self._log()
 
@@ -245,12 +249,21 @@ class _Seen:
     negative: int = 0
 
 
+def _refusal(error: SlackwaterError) -> Finding:
+    """The finding that the metastore, or the store of the files, does not answer."""
+    match error.condition:
+        case "SLACKWATER_STORAGE_UNAVAILABLE":
+            # Its text speaks of writing, which nobody wants to here.
+            text = f"the location cannot be listed: {error.parameters['reason']}"
+            return Finding("files", "FAIL", text)
+        case "SLACKWATER_STORAGE_UNREADABLE":
+            return Finding("files", "FAIL", first_line(error.message))
+        case _:
+            return Finding("metastore", "FAIL", " ".join(error.message.split()))
+
+
 def _told(name: str, problems: Iterable[str]) -> Iterator[Finding]:
     return (Finding(name, "FAIL", problem, RESTORE) for problem in problems)
-
-
-def _leftovers(found: Unnamed) -> Iterator[Finding]:
-    return (Finding("leftovers", "ok", text) for text in found.described())
 
 
 def _has_environment(conn: Connection) -> bool:
