@@ -23,10 +23,15 @@ class Finding:
     advice: str = ""
 
 
+def printable(text: str) -> str:
+    """The text without characters that do something to a terminal: names may have them."""
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+
+
 def line(finding: Finding) -> str:
     """The finding as one line, in the markup of rich."""
     mark = {"ok": "green", "warn": "yellow", "FAIL": "red", "skip": "dim"}[finding.outcome]
     advice = f"  {finding.advice}" if finding.advice and finding.outcome != "ok" else ""
     name = escape(f"{finding.name:<{NAME_WIDTH}}")
-    text = escape(f"{finding.text:<{TEXT_WIDTH}}")
+    text = escape(f"{printable(finding.text):<{TEXT_WIDTH}}")
     return f"{name} {text} [{mark}]{finding.outcome:<4}[/{mark}]{escape(advice)}".rstrip()

@@ -12,7 +12,7 @@ from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
 
 def part_problem(part: Part, updates: Iterable[pa.Table]) -> str | None:
-    """How the updates of the part differ from what the state says of them; None: they do not."""
+    """A difference between the updates of the part and what the state says; None: there is none."""
     rows = 0
     for table in updates:
         rows += table.num_rows

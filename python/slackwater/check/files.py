@@ -27,7 +27,7 @@ def to_look_at(parts: Iterable[Part], sizes: Mapping[str, int]) -> tuple[Part, .
 
 
 def broken_files(parts: Iterable[Part], found: Mapping[str, Found]) -> Mapping[int, str]:
-    """What is wrong with the files of the parts, which were looked at, by the ids of the parts."""
+    """The damages of the parts' files, which were looked at, by the ids of the parts."""
     broken = {}
     for part in parts:
         if isinstance(part.body, FileBody):

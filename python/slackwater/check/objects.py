@@ -89,7 +89,7 @@ def unowned(catalog: StoredCatalog, shards: Mapping[int, ShardOutline]) -> tuple
 
 
 def epoch_problems(environment: EnvironmentRecord) -> tuple[str, ...]:
-    """What is wrong with who leads; nothing for a sound environment."""
+    """All that is wrong with who leads; nothing for a sound environment."""
     epoch = environment.epoch
     found = []
     later = sorted(each for each in environment.leaders | environment.leased if each > epoch)

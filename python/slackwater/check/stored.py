@@ -1,4 +1,4 @@
-"""What an environment has on record and in its files, read for those who verify it."""
+"""The records and files of an environment, read for those who verify it."""
 
 from __future__ import annotations
 

@@ -8,8 +8,7 @@ the shard is verified anew. Nothing is held meanwhile.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -18,13 +17,9 @@ import pyarrow as pa
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import DatabaseError
 
-from slackwater.adapter.history import recorder
-from slackwater.adapter.history.files import damage
-from slackwater.adapter.history.levels import named
-from slackwater.adapter.history.records import KINDS
-from slackwater.adapter.system import dataflow_history, lag_history
 from slackwater.check.contents import part_problem
 from slackwater.check.files import broken_files, to_look_at, unnamed
+from slackwater.check.histories import history_finding, log_finding
 from slackwater.check.objects import catalog_problems, epoch_problems, shard_names, unowned
 from slackwater.check.shards import listed, present_parts, shard_problems
 from slackwater.check.stored import Overview, look, overview
@@ -44,16 +39,11 @@ ATTEMPTS = 3
 """So often a shard is verified whose parts are replaced meanwhile."""
 RESTORE = "restore a backup: docs/user/tasks/back_up_and_recover.md"
 _UNREADABLE = (FatalError, OSError, ValueError, pa.ArrowException)
-_HISTORIES = (
-    (recorder.FOLDER, KINDS),
-    (lag_history.FOLDER, lag_history.KINDS),
-    (dataflow_history.FOLDER, dataflow_history.KINDS),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What is verified. `log` is the file of the coordinator's log on this machine."""
+    """The environment that is verified. `log` is the coordinator's log on this machine."""
 
     metastore: ReadOnlyMetastore
     blobs: Blobs
@@ -62,7 +52,7 @@ class Environment:
 
 @dataclass(slots=True)
 class Counts:
-    """What has been verified: shards, their parts, updates, and bytes, of each file once."""
+    """The numbers of what was verified. `rows` are updates; `bytes` has each file once."""
 
     shards: int = 0
     parts: int = 0
@@ -81,6 +71,8 @@ class Verification:
     is_deep: bool
     progressed: Callable[[int, int], None]
     counts: Counts = field(default_factory=Counts)
+    _done: int = 0
+    _total: int = 0
 
     def findings(self) -> Iterator[Finding]:
         """All findings. The last may be that something does not answer."""
@@ -98,22 +90,25 @@ class Verification:
     def _all(self) -> Iterator[Finding]:
         blobs = self.environment.blobs
         root = blobs.uri("shards")
-        # Before the metastore: see above.
         files = tuple(blobs.list(root))
         found = self.environment.metastore.query(overview)
-        yield from _told("leader", epoch_problems(found.environment))
-        problems = catalog_problems(found.catalog, found.shards)
-        yield from _told("catalog", problems)
-        if not problems:
-            yield Finding("catalog", "ok", f"{len(found.catalog.users)} objects")
+        yield from _told(
+            "leader", epoch_problems(found.environment), f"epoch {found.environment.epoch}"
+        )
+        yield from _told(
+            "catalog",
+            catalog_problems(found.catalog, found.shards),
+            f"{len(found.catalog.users)} objects",
+        )
         yield from self._shards(found, {blob.uri: blob.size_bytes for blob in files})
         if nameless := unowned(found.catalog, found.shards):
             text = f"{len(nameless)} shards of no object, removed later: {listed(nameless)}"
             yield Finding("leftovers", "ok", text)
         for text in unnamed(files, root, found.file_names).described():
             yield Finding("leftovers", "ok", text)
-        yield from self._history()
-        yield from self._log()
+        yield history_finding(blobs)
+        if (finding := log_finding(self.environment.log)) is not None:
+            yield finding
 
     def _metastore(self) -> Finding:
         metastore = self.environment.metastore
@@ -141,13 +136,19 @@ class Verification:
         if failed:
             text = f"files of parts are being deleted: {listed(found.in_deletion)}"
             yield Finding("files", "FAIL", text, RESTORE)
-        done, total = 0, sum(found.parts.values())
-        for shard_id in (*found.shards, *unknown):
+        # Of a tombstone without parts nothing is left that could be damaged.
+        known = [
+            shard_id
+            for shard_id, shard in found.shards.items()
+            if shard_id in found.parts or not shard.is_tombstone
+        ]
+        self._total = sum(found.parts.values())
+        for shard_id in (*known, *unknown):
             for finding in self._shard(shard_id, names.get(shard_id, f"shard {shard_id}"), sizes):
                 failed = True
                 yield finding
-            done += found.parts.get(shard_id, 0)
-            self.progressed(done, total)
+            self._done += found.parts.get(shard_id, 0)
+            self.progressed(self._done, self._total)
         if not failed:
             read = "read" if self.is_deep else "there, not read (--deep does)"
             counts = self.counts
@@ -165,7 +166,8 @@ class Verification:
             text = f"{name}: its parts are replaced while they are read"
             yield Finding("contents", "warn", text, "run this again when less is written")
         self._count(shard)
-        yield from _told("shards", [f"{name}: {each}" for each in shard_problems(shard)])
+        for problem in shard_problems(shard):
+            yield Finding("shards", "FAIL", f"{name}: {problem}", RESTORE)
         real = [problem for part_id, problem in seen.broken.items() if part_id in kept]
         if real:
             yield Finding("files", "FAIL", f"{name}: {listed(dict.fromkeys(real))}", RESTORE)
@@ -181,7 +183,8 @@ class Verification:
         if not self.is_deep or shard.state is None:
             return _Seen(broken)
         desc = shard.state.desc
-        for part in shard.parts:
+        for number, part in enumerate(shard.parts):
+            self.progressed(self._done + number, self._total)
             if part.part_id not in broken:
                 try:
                     problem = part_problem(part, read_in_groups(part, desc, blobs=blobs))
@@ -207,43 +210,10 @@ class Verification:
         self.counts.rows += sum(part.rows for part in shard.parts)
         self.counts.bytes += sum(inline) + sum(shard.files.values())
 
-    def _history(self) -> Iterator[Finding]:
-        blobs = self.environment.blobs
-        count, damaged = 0, []
-        for folder, kinds in _HISTORIES:
-            for blob in blobs.list(blobs.uri(folder)):
-                # Others have been begun by a leader, and not ended.
-                if named(blob.uri) is None:
-                    continue
-                count += 1
-                if (reason := damage(blobs, blob.uri, kinds)) is not None:
-                    damaged.append(f"{blob.uri} ({reason})")
-        if damaged:
-            text = f"files cannot be read: {listed(damaged)}"
-            yield Finding("history", "warn", text, "they are ignored: what they had is not shown")
-        else:
-            yield Finding("history", "ok", f"{count} files")
-
-    def _log(self) -> Iterator[Finding]:
-        log = self.environment.log
-        if not log.exists():
-            return
-        try:
-            with log.open(encoding="utf-8") as lines:
-                broken = sum(_is_broken(line) for line in lines if line.endswith("\n"))
-        except (OSError, UnicodeDecodeError) as error:
-            yield Finding("log", "warn", f"{log} cannot be read: {error}", "look at the file")
-            return
-        if broken:
-            text = f"{log} has {broken} lines that are no JSON"
-            yield Finding("log", "warn", text, "another program may have written them")
-        else:
-            yield Finding("log", "ok", str(log))
-
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What was seen of a shard's parts: those that are `broken`, by id, and negative rows."""
+    """A look at a shard's parts: those that are `broken`, by id, and how many rows are negative."""
 
     broken: Mapping[int, str]
     negative: int = 0
@@ -262,8 +232,12 @@ def _refusal(error: SlackwaterError) -> Finding:
             return Finding("metastore", "FAIL", " ".join(error.message.split()))
 
 
-def _told(name: str, problems: Iterable[str]) -> Iterator[Finding]:
-    return (Finding(name, "FAIL", problem, RESTORE) for problem in problems)
+def _told(name: str, problems: Collection[str], sound: str) -> Iterator[Finding]:
+    """The problems; without one, that all is in order, with the text `sound`."""
+    for problem in problems:
+        yield Finding(name, "FAIL", problem, RESTORE)
+    if not problems:
+        yield Finding(name, "ok", sound)
 
 
 def _has_environment(conn: Connection) -> bool:
@@ -273,11 +247,3 @@ def _has_environment(conn: Connection) -> bool:
 def _integrity(conn: Connection, *, is_deep: bool) -> str:
     pragma = "integrity_check" if is_deep else "quick_check"
     return str(conn.exec_driver_sql(f"PRAGMA {pragma}(1)").scalar_one())
-
-
-def _is_broken(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return True
-    return False

@@ -24,7 +24,7 @@ from slackwater.persist.tables import (
     shards,
 )
 from slackwater.repr.errors import SlackwaterError
-from slackwater.repr.frontier import Timestamp
+from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc
 
 _CHUNK = 500
@@ -41,10 +41,11 @@ class EnvironmentRecord:
 
 @dataclass(frozen=True, slots=True)
 class ShardOutline:
-    """A shard without its parts. `desc` None: the columns do not decode."""
+    """A shard without its parts. `desc` None: it was dropped, or the columns do not decode."""
 
     desc: RelationDesc | None
     is_dropped: bool
+    is_tombstone: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +98,15 @@ def environment_record(conn: Connection) -> EnvironmentRecord:
 def outlines(conn: Connection) -> Mapping[int, ShardOutline]:
     """All shards without their parts, tombstones included, by id."""
     found = {}
-    for row in conn.execute(select(shards).order_by(shards.c.shard_id)):
-        desc, _ = _described(row.schema_json)
-        found[row.shard_id] = ShardOutline(desc, row.dropped)
+    for row in conn.execute(select(shards).order_by(shards.c.shard_id)).all():
+        desc = None if row.dropped else _described(row.schema_json)[0]
+        is_closed = row.since == row.upper == TIMESTAMP_MAX
+        found[row.shard_id] = ShardOutline(desc, row.dropped, row.dropped and is_closed)
     return found
 
 
 def parts_of_shards(conn: Connection) -> Mapping[int, int]:
-    """How many parts each shard has, also those that are no shards; none where there are none."""
+    """The number of parts of each shard that has some, also of one that does not exist."""
     counted = select(parts.c.shard_id, func.count()).group_by(parts.c.shard_id)
     return {row[0]: row[1] for row in conn.execute(counted.order_by(parts.c.shard_id))}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from contextlib import closing, contextmanager
@@ -22,8 +23,12 @@ from tests.support.persist.persistence import (
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 from typer.testing import CliRunner
 
+from slackwater.adapter.history.files import HistoryFiles
+from slackwater.adapter.history.lags import LagsOfMinute
+from slackwater.adapter.system.lag_history import FOLDER, KINDS
 from slackwater.check.verification import Environment, Verification
 from slackwater.cli import app
+from slackwater.findings import Finding
 from slackwater.persist import tables
 from slackwater.persist.blobs import LocalBlobs, file_part, inline_part, local_path
 from slackwater.persist.client import Append, PersistClient
@@ -89,6 +94,7 @@ def test_a_sound_environment_is_in_order(env):
     found, counts = findings(env)
     assert [(each.name, each.outcome) for each in found] == [
         ("metastore", "ok"),
+        ("leader", "ok"),
         ("catalog", "ok"),
         ("shards", "ok"),
         # No object has the shard.
@@ -322,12 +328,24 @@ def test_the_catalog_is_compared_with_itself_and_with_shards(small):
     changed(small, sa.update(tables.catalog_counters).values(next_id=1))
     assert any("which is still to be given" in each.text for each in told(small))
     changed(small, sa.update(tables.catalog_counters).values(next_id=999))
-    first_file_of_history = next((Path(small.location) / "history").iterdir())
-    first_file_of_history.write_bytes(b"no gzip")
-    assert [(each.name, each.outcome) for each in told(small)] == [("history", "warn")]
-    first_file_of_history.unlink()
     place.close()
     assert told(small) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda raw: raw[:-5], lambda raw: b"no gzip", lambda raw: gzip.compress(b'{"kind": ')],
+)
+def test_a_damaged_file_of_the_history_is_told(small, damage):
+    filled(small)
+    blobs = LocalBlobs(Path(small.location))
+    HistoryFiles(blobs, 1, FOLDER, KINDS).write([LagsOfMinute(60_000, {"u1": 5})])
+    (file,) = blobs.list(blobs.uri(FOLDER))
+    assert findings(small)[0][-1] == Finding("history", "ok", "1 files")
+    path = local_path(file.uri)
+    path.write_bytes(damage(path.read_bytes()))
+    (finding,) = told(small)
+    assert (finding.name, finding.outcome, path.name in finding.text) == ("history", "warn", True)
 
 
 def test_lines_of_the_log_that_are_no_json_are_told(small):
@@ -445,3 +463,13 @@ def test_an_environment_in_s3(small, s3, tmp_path, monkeypatch):
         away.stdout
     )
     assert SECRET_KEY not in away.stdout
+
+
+def test_a_tombstone_costs_no_look(small):
+    client, shard = filled(small)
+    client.transactions.transact(lambda conn: client.definitions.drop_shard(conn, shard))
+    assert findings(small)[1].parts == 3
+    assert client.maintenance.finalize(shard)
+    found, counts = findings(small)
+    assert [each.outcome for each in found] == ["ok"] * len(found)
+    assert counts.shards == 0
