@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from rich.filesize import decimal
 
-from slackwater.check.shards import listed
 from slackwater.persist.blobs import Blob
 from slackwater.persist.garbage import name_of_data
 from slackwater.persist.parts import FileBody, Part
@@ -67,8 +66,8 @@ class Unnamed:
             (self.foreign, "in no directory of a shard, which nobody deletes"),
         )
         return tuple(
-            f"{len(blobs)} files, {decimal(sum(blob.size_bytes for blob in blobs))}, {what}: "
-            f"{listed(blob.uri for blob in blobs)}"
+            f"{len(blobs)} files, {decimal(sum(blob.size_bytes for blob in blobs))}, {what}; "
+            f"one is {blobs[0].uri}"
             for blobs, what in kinds
             if blobs
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -46,19 +45,8 @@ def log_finding(log: Path) -> Finding | None:
         return None
     try:
         with log.open(encoding="utf-8") as lines:
-            # The last line may be being written.
-            broken = sum(_is_broken(line) for line in lines if line.endswith("\n"))
+            # Libraries write there as well, and not in JSON.
+            count = sum(1 for _ in lines)
     except (OSError, UnicodeDecodeError) as error:
         return Finding("log", "warn", f"{log} cannot be read: {error}", "look at the file")
-    if broken:
-        text = f"{log} has {broken} lines that are no JSON"
-        return Finding("log", "warn", text, "another program may have written them")
-    return Finding("log", "ok", str(log))
-
-
-def _is_broken(line: str) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return True
-    return False
+    return Finding("log", "ok", f"{log}, {count} lines")
