@@ -115,7 +115,9 @@ def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
-        _make_file(parsed)
+        # A database in memory has a URI of SQLite's own, and no file.
+        if "uri" not in parsed.query:
+            _make_file(parsed)
         engine = create_engine(parsed, hide_parameters=True)
         busy_ms = min(silence_ms, _BUSY_TIMEOUT_MS)
         event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
