@@ -11,6 +11,9 @@ from slackwater.persist.inspection import EnvironmentRecord, ShardOutline
 from slackwater.repr.errors import FatalError
 from slackwater.repr.ids import is_user
 
+_STORED = (ItemKind.TABLE, ItemKind.MATERIALIZED_VIEW)
+"""The kinds of objects that always have contents of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredCatalog:
@@ -51,6 +54,8 @@ def _of_names(catalog: StoredCatalog) -> Iterator[str]:
 def _of_shards(catalog: StoredCatalog, shards: Mapping[int, ShardOutline]) -> Iterator[str]:
     owners: dict[int, str] = {}
     for item in catalog.users:
+        if item.kind in _STORED and item.shard_id is None:
+            yield f"{item.full_name} has no shard"
         for shard_id in shards_of(item):
             found = shards.get(shard_id)
             if found is None or found.is_dropped:

@@ -26,7 +26,7 @@ from slackwater.persist.tables import (
 from slackwater.repr.errors import SlackwaterError, first_line
 from slackwater.repr.ids import GlobalId, is_user
 
-T = TypeVar("T")
+T = TypeVar("T", CatalogItem, ClusterEntry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,10 @@ def _decoded(
     found = {}
     for row in conn.execute(select(table.c.id, table.c.body)):
         try:
-            found[row.id] = decode(row.body)
+            entry = decode(row.body)
+            if entry.id != row.id:
+                raise ValueError(f"it has the id {entry.id}")
+            found[row.id] = entry
         except Exception as error:
             # Text that is no JSON, or of another shape: whatever decoding stumbles over.
             reason = f"{type(error).__name__}: {first_line(str(error))}"

@@ -139,7 +139,7 @@ def test_a_damaged_file_is_told(small, damage, text):
 
 
 def test_other_bytes_of_the_same_size_are_told_when_files_are_read(small):
-    """Each bit of a page: the file has checksums."""
+    """In a page, and in the head of one."""
     client, shard = filled(small)
     file = first_file(client, shard)
     sound = file.read_bytes()
@@ -292,6 +292,7 @@ def test_the_catalog_is_compared_with_itself_and_with_shards(small):
     place.table("t", k="long")
     place.table('a<b>"c', k="long")
     place.sql("CREATE SOURCE c FROM LOAD GENERATOR COUNTER")
+    place.sql("CREATE SECRET s AS 'hidden'")
     place.write("t", {"k": 1})
     assert told(small) == []
     items = tables.catalog_items
@@ -303,6 +304,11 @@ def test_the_catalog_is_compared_with_itself_and_with_shards(small):
         ({"body": body.replace('"t"', '"A<B>\\"c"')}, "two objects of a schema have one name"),
         ({"body": body.replace('"default"', '"gone"')}, "needs [] or its schema"),
         ({"body": body.replace("long", "string")}, "slackwater.default.t has other types than"),
+        ({"body": body.replace(f'"id": "{table.id}"', '"id": "x"')}, "it has the id x"),
+        (
+            {"body": body.replace(f'"shard_id": {table.shard_id}', '"shard_id": null')},
+            "slackwater.default.t has no shard",
+        ),
         (
             {"body": body.replace(f'"shard_id": {table.shard_id}', '"shard_id": 999')},
             "slackwater.default.t needs shard 999, which does not exist",
@@ -330,6 +336,9 @@ def test_the_catalog_is_compared_with_itself_and_with_shards(small):
     changed(small, sa.update(tables.catalog_counters).values(next_id=999))
     place.close()
     assert told(small) == []
+    changed(small, sa.delete(tables.secrets))
+    (finding,) = told(small)
+    assert finding.text == "slackwater.default.s is a secret without a value"
 
 
 @pytest.mark.parametrize(
@@ -374,6 +383,7 @@ def test_nothing_is_changed(small, tmp_path, is_open):
         small.engine.dispose()
     before = contents_of(tmp_path)
     assert any(path.name.endswith("-wal") for path in before) == is_open
+    # The memory that those who have the file open share has their locks.
     assert told(small) == []
     assert {p: c for p, c in contents_of(tmp_path).items() if not p.name.endswith("-shm")} == {
         p: c for p, c in before.items() if not p.name.endswith("-shm")
