@@ -24,8 +24,9 @@ class Finding:
 
 
 def printable(text: str) -> str:
-    """The text without characters that do something to a terminal: names may have them."""
-    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
+    """The text in one line, without characters that do something to a terminal."""
+    line = " ".join(text.split())
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in line)
 
 
 def line(finding: Finding) -> str:

@@ -83,6 +83,9 @@ class Verification:
                 yield from self._all()
         except SlackwaterError as error:
             yield _refusal(error)
+        except OSError as error:
+            # Of a file of the metastore that has gone meanwhile.
+            yield Finding("metastore", "FAIL", f"{error.filename}: {error.strerror}", RESTORE)
         except DatabaseError as error:
             text = f"the metastore is damaged: {first_line(str(error.orig))}"
             yield Finding("metastore", "FAIL", text, RESTORE)
@@ -229,7 +232,7 @@ def _refusal(error: SlackwaterError) -> Finding:
         case "SLACKWATER_STORAGE_UNREADABLE":
             return Finding("files", "FAIL", first_line(error.message))
         case _:
-            return Finding("metastore", "FAIL", " ".join(error.message.split()))
+            return Finding("metastore", "FAIL", error.message)
 
 
 def _told(name: str, problems: Collection[str], sound: str) -> Iterator[Finding]:
