@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import threading
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.support.persist.persistence import (
     updates,
 )
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
+from tests.support.waiting import wait_until
 from typer.testing import CliRunner
 
 from slackwater.adapter.history.files import HistoryFiles
@@ -339,6 +341,30 @@ def test_the_catalog_is_compared_with_itself_and_with_shards(small):
     changed(small, sa.delete(tables.secrets))
     (finding,) = told(small)
     assert finding.text == "slackwater.default.s is a secret without a value"
+
+
+def test_an_environment_that_is_written_meanwhile_is_in_order(env):
+    place = Place(env)
+    place.env.persist.files.inline_bytes = 3000
+    place.table("t", k="long", v="string")
+    enough, written = threading.Event(), []
+
+    def write():
+        while not enough.is_set():
+            rows = [{"k": len(written), "v": "x" * number} for number in range(100)]
+            written.append(place.write("t", *rows))
+            place.write("t", *rows[:50], diff=-1)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for seen in range(3):
+            wait_until(lambda seen=seen: len(written) > seen)
+            assert told(env) == []
+    finally:
+        enough.set()
+        writer.join()
+        place.close()
 
 
 @pytest.mark.parametrize(
