@@ -203,6 +203,21 @@ def doctor(
 
 
 @app.command()
+def check(
+    location: Location = None,
+    metastore: Metastore = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read the rows of all parts, too.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON, for programs.")
+    ] = False,
+) -> None:
+    """Verifies an environment and changes nothing in it; exit status 1 if a check fails."""
+    from slackwater.check.run import CheckOptions, examine
+
+    raise typer.Exit(examine(location, metastore, CheckOptions(deep, as_json)))
+
+
+@app.command()
 def demo(
     location: Location = None,
     metastore: Metastore = None,

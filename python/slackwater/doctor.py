@@ -18,14 +18,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from sqlalchemy import inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from slackwater.findings import Finding, line
 from slackwater.persist.locations import (
     PASSWORD,
     PASSWORD_FILE,
@@ -35,8 +35,6 @@ from slackwater.persist.locations import (
 )
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, first_line
 from slackwater.spark import session as spark_session
-
-Outcome = Literal["ok", "warn", "FAIL", "skip"]
 
 DEFAULT_LOCATION = "slackwater-environment"
 SUPPORTED_JAVA = (17, 21, 25)
@@ -55,18 +53,6 @@ S3_VARIABLES = {
 }
 JAVA_TIMEOUT_S = 20
 WAIT_MS = 2_000
-NAME_WIDTH = 12
-TEXT_WIDTH = 62
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check. `advice` says what to do when the outcome is not ok."""
-
-    name: str
-    outcome: Outcome
-    text: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +75,7 @@ def examine(location: str | None, metastore: str | None, conf: Mapping[str, str]
     findings: list[Finding] = []
     for finding in _findings(location, metastore, conf):
         findings.append(finding)
-        console.print(_line(finding))
+        console.print(line(finding))
     failed = sum(finding.outcome == "FAIL" for finding in findings)
     console.print("everything is in order" if failed == 0 else f"{failed} checks failed")
     return 1 if failed else 0
@@ -414,11 +400,3 @@ _SESSION_CHECKS: Sequence[tuple[str, Callable[[Any], str], str]] = (
     ("catalog", _catalog, "leave spark.sql.catalog.slackwater unset"),
     ("coordinator", _coordinator, f"see {LOG_FILE} below the location"),
 )
-
-
-def _line(finding: Finding) -> str:
-    mark = {"ok": "green", "warn": "yellow", "FAIL": "red", "skip": "dim"}[finding.outcome]
-    advice = f"  {finding.advice}" if finding.advice and finding.outcome != "ok" else ""
-    name = escape(f"{finding.name:<{NAME_WIDTH}}")
-    text = escape(f"{finding.text:<{TEXT_WIDTH}}")
-    return f"{name} {text} [{mark}]{finding.outcome:<4}[/{mark}]{escape(advice)}".rstrip()

@@ -35,6 +35,8 @@ from tests.support.persist.persistence import (
     updates,
 )
 
+from slackwater.check.contents import part_problem
+from slackwater.check.shards import shard_problems
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist import garbage
 from slackwater.persist.blobs import file_part, inline_part, local_path
@@ -47,8 +49,10 @@ from slackwater.persist.client import (
 )
 from slackwater.persist.compaction import Compactor, choose
 from slackwater.persist.holds import SinceAdvanced
+from slackwater.persist.inspection import shard_record
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
+from slackwater.persist.reading import read_in_groups
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier
 from slackwater.repr.read_policy import ValidFrom
 from slackwater.storage.controller.core import StorageController
@@ -471,6 +475,16 @@ class Shards(RuleBasedStateMachine):
             ):
                 with pytest.raises(Fenced):
                     attempt()
+
+    @rule()
+    def verify(self):
+        """`slackwater check` has nothing to tell of an environment that nobody has damaged."""
+        for shard in self.model:
+            found = self.client.transactions.query(partial(shard_record, shard_id=shard))
+            assert shard_problems(found) == ()
+            for part in found.parts:
+                tables = read_in_groups(part, DESC, blobs=self.client.blobs)
+                assert part_problem(part, tables) is None
 
     # What always holds
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slackwater.console.security import Door, Hosts, is_loopback
-from slackwater.persist.locations import PASSWORD as METASTORE_PASSWORD
-from slackwater.persist.locations import parse_location, without_password
+from slackwater.persist.locations import parse_location
 from slackwater.repr.errors import SlackwaterError
 
 if TYPE_CHECKING:
@@ -124,11 +123,7 @@ def check(options: ConsoleOptions) -> None:
 def metastore_url(location: str | None, metastore: str | None) -> str | URL:
     """The URL of the metastore, as an application has it. Raises SlackwaterError."""
     place = parse_location(location or DEFAULT_LOCATION, os.environ)
-    if metastore is None:
-        return place.metastore(os.environ.get("SLACKWATER_METASTORE"), os.environ)
-    url, password = without_password(metastore)
-    own = {} if password is None else {METASTORE_PASSWORD: password}
-    return place.metastore(url, {**os.environ, **own})
+    return place.given_metastore(metastore, os.environ)
 
 
 def bound(host: str, port: int) -> socket.socket:

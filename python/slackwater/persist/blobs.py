@@ -269,7 +269,10 @@ def uniform_file(blobs: Blobs, rows: pa.Table, directory: str, uniform: Uniform)
 
 def _stored(blobs: Blobs, table: pa.Table, directory: str, uniform: Uniform | None) -> FileBody:
     blob = blobs.put(
-        directory, ".parquet", lambda file: pq.write_table(table, file, compression="zstd")
+        directory,
+        ".parquet",
+        # With checksums, as Spark writes them: without, two of three damages would not be seen.
+        lambda file: pq.write_table(table, file, compression="zstd", write_page_checksum=True),
     )
     return FileBody(blob.uri, blob.size_bytes, blob.modified_ms, uniform)
 

@@ -214,16 +214,16 @@ def adopt_orphans(conn: Connection, listed: Iterable[GarbageFile], now_ms: int) 
     for file in listed:
         by_shard.setdefault(file.shard_id, []).append(file)
     for shard_id, files in by_shard.items():
-        named = _named(conn, shard_id)
-        orphans = [file for file in files if _name_of_data(file.uri) not in named]
+        named = names_on_record(conn, shard_id)
+        orphans = [file for file in files if name_of_data(file.uri) not in named]
         if orphans:
             # Few, so that the names of all shards are read seldom.
-            elsewhere = _named(conn, None)
-            orphans = [file for file in orphans if _name_of_data(file.uri) not in elsewhere]
+            elsewhere = names_on_record(conn)
+            orphans = [file for file in orphans if name_of_data(file.uri) not in elsewhere]
         add(conn, [replace(file, replaced_ms=now_ms) for file in orphans])
 
 
-def _named(conn: Connection, shard_id: int | None) -> frozenset[str]:
+def names_on_record(conn: Connection, shard_id: int | None = None) -> frozenset[str]:
     """The last components of the names of all files that are on record, of a shard or of all.
 
     They are unique, and unlike whole URIs each program writes them in the same way.
@@ -240,7 +240,7 @@ def _name(uri: str) -> str:
     return unquote(uri).rpartition("/")[2]
 
 
-def _name_of_data(uri: str) -> str:
+def name_of_data(uri: str) -> str:
     """The name of the file; of a checksum that of the file beside it, with which it goes."""
     name = _name(uri)
     return name[1:-4] if name.startswith(".") and name.endswith(".crc") else name

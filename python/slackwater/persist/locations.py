@@ -58,7 +58,21 @@ class Location:
             raise user_error("SLACKWATER_METASTORE_REQUIRED", location=self.uri)
         return URL.create("sqlite", database=str(self.local / "metastore.sqlite"))
 
+    def given_metastore(self, given: str | None, environment: Mapping[str, str]) -> str | URL:
+        """The URL of the metastore as a command gets it: `given`, else as the variables say.
 
+        `given` may have a password, which wins over that of the variables. Raises what `metastore`
+        raises.
+        """
+        if given is None:
+            return self.metastore(environment.get(METASTORE), environment)
+        url, password = without_password(given)
+        own = {} if password is None else {PASSWORD: password}
+        return self.metastore(url, {**environment, **own})
+
+
+METASTORE = "SLACKWATER_METASTORE"
+"""The variable with the URL of the metastore."""
 PASSWORD = "SLACKWATER_METASTORE_PASSWORD"
 PASSWORD_FILE = "SLACKWATER_METASTORE_PASSWORD_FILE"
 

@@ -30,11 +30,13 @@ from __future__ import annotations
 import hashlib
 import random
 import secrets
+import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import (
     Connection,
@@ -49,6 +51,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.pool import NullPool
 
 from slackwater.persist.migrations import HISTORY, History
 from slackwater.persist.tables import environment, metadata
@@ -112,7 +115,9 @@ def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
     """
     parsed = _parse(url)
     if parsed.get_backend_name() == "sqlite":
-        _make_file(parsed)
+        # A database in memory has a URI of SQLite's own, and no file.
+        if "uri" not in parsed.query:
+            _make_file(parsed)
         engine = create_engine(parsed, hide_parameters=True)
         busy_ms = min(silence_ms, _BUSY_TIMEOUT_MS)
         event.listen(engine, "connect", lambda raw, _: _prepare_sqlite(raw, busy_ms))
@@ -135,6 +140,34 @@ def connect(url: str | URL, *, silence_ms: int = SILENCE_MS) -> Engine:
     idle_ms = min(silence_ms, _IDLE_MS)
     event.listen(engine, "connect", lambda raw, _: _prepare_postgres(raw, idle_ms))
     return engine
+
+
+def connect_read_only(url: str | URL) -> Engine:
+    """An engine that cannot write, for the metastore at `url`; no connection is opened yet.
+
+    Neither file nor directory is made, and beside a file that nobody has open nothing is. Raises
+    what `connect` raises.
+    """
+    parsed = _parse(url)
+    if parsed.get_backend_name() != "sqlite":
+        return connect(parsed)
+    file = Path(str(parsed.database)).absolute()
+    engine = create_engine(
+        parsed, hide_parameters=True, poolclass=NullPool, creator=lambda: _opened(file)
+    )
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def is_open(file: Path) -> bool:
+    """Whether somebody may have the SQLite file open, and write it."""
+    return file.with_name(f"{file.name}-wal").exists()
+
+
+def _opened(file: Path) -> Any:
+    """A connection that cannot write. Readers of a file that changes make files beside it."""
+    how = "mode=ro" if is_open(file) else "mode=ro&immutable=1"
+    return sqlite3.connect(f"file:{quote(str(file))}?{how}", uri=True, isolation_level=None)
 
 
 def create_all(

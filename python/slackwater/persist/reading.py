@@ -66,6 +66,24 @@ def read_column(part: Part | NewPart, desc: RelationDesc, column: str, *, blobs:
     return _read_part(part, schema, blobs).column(0)
 
 
+def read_in_groups(part: Part | NewPart, desc: RelationDesc, *, blobs: Blobs) -> Iterator[pa.Table]:
+    """All updates of the part, of a file a row group at a time. Checksums in the file are checked.
+
+    Else as `read`.
+    """
+    schema = desc.update_schema()
+    if not isinstance(part.body, FileBody):
+        yield _read_part(part, schema, blobs)
+        return
+    with _opened(part.body.uri, blobs, is_verified=True) as file:
+        for group in range(file.num_row_groups):
+            table = file.read_row_group(group, columns=_present(file, schema))
+            if part.body.uniform is not None:
+                rows = file.metadata.row_group(group).num_rows
+                table = _with_uniform(table, rows, part.body.uniform)
+            yield _conformed(table, schema)
+
+
 def conformed(updates: pa.Table, desc: RelationDesc) -> pa.Table:
     """The updates with the columns and types of `desc`; a column that they lack is NULL."""
     return _conformed(updates, desc.update_schema())
@@ -93,11 +111,17 @@ def _read_file(uri: str, schema: pa.Schema, uniform: Uniform | None, blobs: Blob
 
 
 @contextmanager
-def _opened(uri: str, blobs: Blobs) -> Iterator[pq.ParquetFile]:
+def _opened(uri: str, blobs: Blobs, *, is_verified: bool = False) -> Iterator[pq.ParquetFile]:
+    """The file. `is_verified`: what is read of it has to have the checksums in it, if any."""
     try:
         with (
             blobs.open(uri) as source,
-            pq.ParquetFile(source, coerce_int96_timestamp_unit="us", pre_buffer=True) as file,
+            pq.ParquetFile(
+                source,
+                coerce_int96_timestamp_unit="us",
+                pre_buffer=True,
+                page_checksum_verification=is_verified,
+            ) as file,
         ):
             yield file
     except (OSError, pa.ArrowException) as error:

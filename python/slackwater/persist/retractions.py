@@ -31,7 +31,7 @@ Wanted = Callable[[pa.ChunkedArray], pa.ChunkedArray]
 
 def unmatched_retractions(
     stored: Sequence[Part],
-    changes: Sequence[NewPart],
+    changes: Sequence[NewPart | Part],
     desc: RelationDesc,
     blobs: Blobs,
     *,
@@ -64,7 +64,7 @@ def _lacking(changed: pa.Table, found: pa.Table) -> int:
     return -int(pc.sum(pc.min_element_wise(rows.column(DIFF_COLUMN), 0)).as_py() or 0)
 
 
-def _key(changes: Sequence[NewPart], desc: RelationDesc, blobs: Blobs) -> str | None:
+def _key(changes: Sequence[NewPart | Part], desc: RelationDesc, blobs: Blobs) -> str | None:
     """The column with the most different values in the first part with retractions.
 
     Of those whose equal values have equal bytes; None when there is none.
@@ -84,7 +84,7 @@ def _is_usable(kind: pa.DataType) -> bool:
 
 
 def _ranges(
-    changes: Sequence[NewPart], key: str, desc: RelationDesc, blobs: Blobs, rows_at_once: int
+    changes: Sequence[NewPart | Part], key: str, desc: RelationDesc, blobs: Blobs, rows_at_once: int
 ) -> Iterator[Wanted]:
     """Conditions on the key, of which each value meets one, and about as many changes each."""
     total = sum(change.rows for change in changes)
@@ -95,7 +95,7 @@ def _ranges(
 
 
 def _bounds(
-    changes: Sequence[NewPart], key: str, desc: RelationDesc, blobs: Blobs, ranges: int
+    changes: Sequence[NewPart | Part], key: str, desc: RelationDesc, blobs: Blobs, ranges: int
 ) -> list[pa.Scalar]:
     """The values of the key at which a new range begins."""
     if ranges <= 1:

@@ -10,10 +10,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 from tests.support.persist.persistence import acquired
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
 from slackwater import doctor
+from slackwater.findings import Finding, line
 from slackwater.persist.leadership import Lease, Owner, give_up
 from slackwater.persist.locations import PASSWORD, parse_location
 
@@ -179,3 +181,11 @@ def test_a_location_of_another_scheme_fails_and_says_what_works(location):
     assert (finding.name, finding.outcome) == ("location", "FAIL")
     assert f"the scheme {location.partition(':')[0]} is not supported" in finding.text
     assert "s3://bucket/prefix" in finding.text
+
+
+def test_names_do_nothing_to_a_terminal():
+    finding = Finding("catalog", "FAIL", "a\x1b[2J\nb [red]c[/red]", "see [x]")
+    shown = line(finding)
+    assert "\x1b" not in shown
+    assert "\n" not in shown
+    assert Text.from_markup(shown).plain.startswith("catalog      a\ufffd[2J b [red]c[/red] ")

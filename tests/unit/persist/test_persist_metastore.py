@@ -17,6 +17,7 @@ from tests.support.persist.persistence import (
     EAGER,
     compacted,
     contents,
+    in_memory,
     new_environment,
     own_shard,
     updates,
@@ -455,3 +456,12 @@ def test_leases(env):
         (),
         (holds.ReaderLease("r2", "app", 50, 9_000),),
     ]
+
+
+@pytest.mark.filterwarnings("ignore:Selection of the SingletonThreadPool")
+def test_a_metastore_in_memory_makes_no_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    engine = connect(in_memory())
+    create_all(engine)
+    engine.dispose()
+    assert list(tmp_path.iterdir()) == []

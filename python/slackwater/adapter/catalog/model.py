@@ -249,6 +249,11 @@ class CatalogItem:
             raise FatalError(f"{self.full_name} ({self.id}) has no contents of its own")
         return StoredCollection(self.desc, self.shard_id, self.errors_shard)
 
+    def has_types_of(self, stored: RelationDesc) -> bool:
+        """Whether no column has another type than the column of that name in its shard."""
+        types = {} if self.desc is None else {c.name: c.spark_type for c in self.desc.columns}
+        return all(types.get(c.name, c.spark_type) == c.spark_type for c in stored.columns)
+
     def of(self, kind: type[D]) -> D:
         """Its details, which are of that kind. Raises FatalError if they are not."""
         if not isinstance(self.details, kind):

@@ -59,12 +59,10 @@ def recovered(persist: PersistClient, state: CatalogState) -> StorageController:
 def lost_shards(persist: PersistClient, item: CatalogItem) -> list[int]:
     """The shards of the item whose contents are gone, or have columns of other types."""
     found = [shard for shard in shards_of(item) if not persist.reads.has_contents(shard)]
-    if found or item.shard_id is None or item.desc is None:
+    if found or item.shard_id is None:
         return found
-    types = {column.name: column.spark_type for column in item.desc.columns}
-    stored = persist.reads.state(item.shard_id).desc.columns
-    differs = any(types.get(each.name, each.spark_type) != each.spark_type for each in stored)
-    return [item.shard_id] if differs else []
+    stored = persist.reads.state(item.shard_id).desc
+    return [] if item.has_types_of(stored) else [item.shard_id]
 
 
 def retention(item: CatalogItem, default_ms: int = DEFAULT_RETAIN_MS) -> LagWriteFrontier:

@@ -24,9 +24,11 @@ from slackwater.adapter.history.levels import (
     to_merge,
 )
 from slackwater.persist.blobs import Blob, Blobs
+from slackwater.repr.errors import first_line
 
 _LEFT_MS = 3600 * 1000
 """A file that a leader has begun and not ended is removed after so long."""
+_DAMAGED = (OSError, EOFError, ValueError, zlib.error)
 _converter = Converter()
 _log = structlog.get_logger("history")
 
@@ -95,9 +97,8 @@ class HistoryFiles(Generic[Kept]):
     def _lines(self, uri: str) -> list[bytes]:
         """The lines of a file; none of one that is damaged or gone."""
         try:
-            with self._blobs.open(uri) as file:
-                return gzip.decompress(file.read()).splitlines()
-        except (OSError, EOFError, ValueError, zlib.error) as error:
+            return _unpacked(self._blobs, uri)
+        except _DAMAGED as error:
             outage = self._blobs.outage(uri, error) if isinstance(error, OSError) else None
             if outage is not None:
                 raise outage from None
@@ -121,9 +122,39 @@ class HistoryFiles(Generic[Kept]):
     def _decoded(self, line: bytes) -> Kept | None:
         """The record of a line; None: another version wrote it, and this one does not know it."""
         try:
-            fields = json.loads(line)
-            kind = self._kinds.get(fields.pop("kind", None))
-            return None if kind is None else _converter.structure(fields, kind)
+            return _structured(line, self._kinds)
         except Exception as error:
             _log.warning("record of the history ignored", error=str(error))
             return None
+
+
+def damage(blobs: Blobs, uri: str, kinds: Mapping[str, type[Any]]) -> str | None:
+    """Why not all records of a file can be read; None: they can, or the file has gone.
+
+    Raises SLACKWATER_STORAGE_UNREADABLE when the store of `blobs` does not answer.
+    """
+    try:
+        for line in _unpacked(blobs, uri):
+            _structured(line, kinds)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        # Of a record that is damaged any exception may come, as in `_decoded`.
+        outage = blobs.outage(uri, error) if isinstance(error, OSError) else None
+        if outage is not None:
+            raise outage from None
+        return f"{type(error).__name__}: {first_line(str(error))}"
+    return None
+
+
+def _unpacked(blobs: Blobs, uri: str) -> list[bytes]:
+    """The lines of a file. Raises one of `_DAMAGED`."""
+    with blobs.open(uri) as file:
+        return gzip.decompress(file.read()).splitlines()
+
+
+def _structured(line: bytes, kinds: Mapping[str, type[Kept]]) -> Kept | None:
+    """The record of a line; None: of a kind of another version. Raises whatever decoding does."""
+    fields = json.loads(line)
+    kind = kinds.get(fields.pop("kind", None))
+    return None if kind is None else _converter.structure(fields, kind)

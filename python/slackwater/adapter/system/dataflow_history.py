@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from slackwater.adapter.history.dataflows import (
     DataflowCore,
@@ -19,6 +19,8 @@ from slackwater.persist.blobs import Blobs
 from slackwater.repr.errors import SlackwaterError
 
 FOLDER = "history_of_dataflows"
+KINDS: Mapping[str, type[Kept]] = {"tick": Ticked, "hydration": Hydrated}
+"""The kinds of records, by the names that lines of files have."""
 OBSERVE_S = 60.0
 """So often replicas are asked for what they have done. They keep the last ticks by themselves."""
 
@@ -45,7 +47,7 @@ class DataflowHistory:
         self._lock = threading.Lock()
         self._stored: HistoryStore[Kept] = HistoryStore(
             "the history of dataflows",
-            HistoryFiles[Kept](blobs, epoch, FOLDER, {"tick": Ticked, "hydration": Hydrated}),
+            HistoryFiles(blobs, epoch, FOLDER, KINDS),
             self._core,
             self._lock,
             most=limits.records,

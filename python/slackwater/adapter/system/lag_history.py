@@ -13,6 +13,8 @@ from slackwater.persist.blobs import Blobs
 from slackwater.repr.ids import GlobalId
 
 FOLDER = "history_of_lags"
+KINDS = {"lags": LagsOfMinute}
+"""The kinds of records, by the names that lines of files have."""
 OBSERVE_S = 5.0
 """So often all lags are observed: a lag grows by no more than that unseen."""
 
@@ -34,7 +36,7 @@ class LagHistory:
         self._lock = threading.Lock()
         self._stored = HistoryStore(
             "the history of lags",
-            HistoryFiles(blobs, epoch, FOLDER, {"lags": LagsOfMinute}),
+            HistoryFiles(blobs, epoch, FOLDER, KINDS),
             self._core,
             self._lock,
             most=limits.age_ms // MINUTE_MS,
