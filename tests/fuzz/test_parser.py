@@ -603,6 +603,7 @@ statements = st.one_of(
         st.none() | texts,
     ),
     st.builds(s.AlterRename, kinds, names, names, st.booleans()),
+    st.builds(s.SwapSchemas, names, names),
     st.builds(s.AlterSetRetainHistory, retainers, names, maybe_spans, st.booleans()),
     st.builds(s.AlterSinkFrom, names, names, st.booleans()),
     st.builds(s.CommentOn, commented.map(s.ObjectKind), names, st.none() | st.just("") | texts),

@@ -88,6 +88,7 @@ from slackwater.planner.parser.statements import (
     ShowVariable,
     Statement,
     Subscribe,
+    SwapSchemas,
     WebhookSource,
 )
 from slackwater.repr.relation import quote_identifier, quote_string
@@ -130,6 +131,7 @@ def _render(statement: Statement) -> Iterable[str]:
         case (
             DropObjects()
             | AlterRename()
+            | SwapSchemas()
             | AlterSetCluster()
             | AlterSetRetainHistory()
             | AlterSinkFrom()
@@ -367,6 +369,7 @@ def _envelope(e: Envelope) -> str:
 def _change(
     s: DropObjects
     | AlterRename
+    | SwapSchemas
     | AlterSetCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
@@ -387,6 +390,8 @@ def _change(
         case AlterRename(kind, name, new_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER", kind.value, exists, name.sql, "RENAME TO", new_name.sql)
+        case SwapSchemas(name, other):
+            return ("ALTER SCHEMA", name.sql, "SWAP WITH", other.sql)
         case AlterSetCluster(kind, name, cluster, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             moved = f"SET CLUSTER {quote_identifier(cluster)}"

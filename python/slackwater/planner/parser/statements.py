@@ -536,6 +536,14 @@ class AlterRename:
 
 
 @dataclass(frozen=True, slots=True)
+class SwapSchemas:
+    """ALTER SCHEMA ... SWAP WITH: each gets the name of the other."""
+
+    name: QualifiedName
+    other: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
 class AlterSetRetainHistory:
     """`retain_history_ms` None: RESET, back to the default."""
 
@@ -629,6 +637,7 @@ Statement = (
     | ResetVariable
     | AlterSystem
     | AlterRename
+    | SwapSchemas
     | AlterSetRetainHistory
     | AlterSinkFrom
     | AlterApplyReplacement
