@@ -4,6 +4,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from tests.support.adapter.calls import calls_of
+from tests.support.adapter.coordination import Place
+from tests.support.planner.planned import Answers
 
 from slackwater.adapter.catalog.clusters import DEFAULT_CLUSTER
 from slackwater.adapter.catalog.details import (
@@ -188,3 +191,80 @@ def test_what_is_refused():
     assert cased.schema("prod").name == "PROD"
     swapped, _ = apply(state, renamed(state, {"default": "prod", "prod": "default"}))
     assert swapped.schema("default").id == user_id(2)
+
+
+class Meaning(Answers):
+    """Spark that says of queries which of the objects it is told of they name.
+
+    `meanwhile`: what happens while it thinks, each once.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.meanwhile = []
+        self.asked = []
+
+    def think(self):
+        if self.meanwhile:
+            self.meanwhile.pop(0)()
+
+    def analyze(self, *arguments):
+        found = super().analyze(*arguments)
+        self.think()
+        return found
+
+    def plan(self, text, catalog, namespace, known=None, indexed=None):
+        self.asked.append(text)
+        self.think()
+        below = [each["view"]["query"] for each in known.relations if "view" in each]
+        queries = " ".join([text, *below]).replace("`", "")
+        named = [
+            each["id"]
+            for each in known.relations
+            if f"{each['schema_name']}.{each['name']}" in queries
+        ]
+        kept = super().plan(text, catalog, namespace)
+        return replace(kept, plan=replace(kept.plan, fingerprint=str(sorted(named))))
+
+
+@pytest.fixture
+def place(env):
+    made = Place(env, spark=Meaning())
+    made.table("t", k="integer")
+    schema(made, "other")
+    yield made
+    made.close()
+
+
+def schema(place, name):
+    body = {"session": "app/1", "namespace": [name]}
+    calls_of(place.coordinator)["/v1/catalog/create_namespace"](body)
+
+
+def test_what_changes_meanwhile_is_asked_about_again(place):
+    place.sql("CREATE VIEW v AS SELECT k FROM default.t")
+    engine = place._options["spark"]
+    engine.asked.clear()
+    engine.meanwhile = [lambda: place.sql("CREATE SECRET s AS 'x'", session="app/2")]
+    place.sql("ALTER SCHEMA default SWAP WITH other")
+    assert len(engine.asked) == 4
+    assert sorted(i.name for i in place.env.state.items_in("other")) == ["s", "t", "v"]
+    place.sql("ALTER SCHEMA default SWAP WITH other")
+
+
+def test_a_name_in_a_text_does_not_follow(place):
+    place.sql("CREATE VIEW v AS SELECT k FROM IDENTIFIER('default.t')")
+    with refused("SLACKWATER_NAME_NOT_CHANGED"):
+        place.sql("ALTER SCHEMA other SWAP WITH default")
+    assert place.item("t")
+
+
+def test_a_view_that_is_made_meanwhile(place):
+    def swap():
+        place.sql("ALTER SCHEMA other SWAP WITH default", session="app/2")
+
+    # Its columns are asked for before.
+    place._options["spark"].meanwhile = [lambda: None, swap]
+    with refused("SLACKWATER_CONCURRENT_CHANGE"):
+        place.sql("CREATE VIEW v AS SELECT k FROM default.t")
+    swap()
