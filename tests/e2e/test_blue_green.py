@@ -37,7 +37,7 @@ def deployed(place, schema, cluster, condition=""):
     place.sql(f"SET cluster = {cluster}")
     place.sql(f"CREATE MATERIALIZED VIEW {schema}.sums AS {SUMS.format(condition)}")
     place.sql(
-        f"CREATE MATERIALIZED VIEW {schema}.largest AS"
+        f"CREATE MATERIALIZED VIEW {schema}.largest WITH (RETAIN HISTORY FOR '1 hour') AS"
         f" SELECT max({schema}.sums.s) AS s FROM slackwater.{schema}.sums"
     )
     place.sql(f"CREATE VIEW {schema}.of_one AS SELECT s FROM {schema}.sums WHERE k = 1")
