@@ -588,6 +588,17 @@ statements = st.one_of(
     st.builds(s.CloseCursor, parts),
     st.builds(s.ExplainTimestamp, readings, st.sampled_from(["TEXT", "JSON"])),
     st.builds(s.ExplainIncremental, names | queries),
+    st.builds(
+        s.ExplainPlan,
+        st.sampled_from(["OPTIMIZED", "PHYSICAL"]),
+        queries
+        | st.builds(
+            s.Maintained,
+            st.sampled_from([s.ObjectKind.MATERIALIZED_VIEW, s.ObjectKind.INDEX]),
+            names,
+        ),
+        st.sampled_from(["TEXT", "JSON"]),
+    ),
     st.builds(s.Begin, isolations, booleans),
     st.sampled_from([s.Commit(), s.Rollback(), s.ShowAll()]),
     st.builds(s.SetVariable, variables, st.none() | st.just("") | texts, st.booleans()),

@@ -68,11 +68,13 @@ from slackwater.planner.parser.statements import (
     Envelope,
     ExplainAnalyze,
     ExplainIncremental,
+    ExplainPlan,
     ExplainTimestamp,
     Fetch,
     FilesSinkConnector,
     FilesSource,
     LoadGenerator,
+    Maintained,
     Query,
     Refresh,
     RefreshAt,
@@ -159,6 +161,11 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("EXPLAIN INCREMENTAL FOR", target.text)
         case ExplainAnalyze(name):
             return ("EXPLAIN ANALYZE FOR MATERIALIZED VIEW", name.sql)
+        case ExplainPlan(stage, target, shape):
+            question = ("EXPLAIN", stage, "PLAN AS", shape, "FOR")
+            if isinstance(target, Maintained):
+                return (*question, target.kind.value, target.name.sql)
+            return (*question, target.text)
         case _:
             return cluster_sql(statement)
 

@@ -488,6 +488,23 @@ class ExplainAnalyze:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """A materialized view or an index by its name."""
+
+    kind: ObjectKind
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPlan:
+    """A question for the plan by which a query is maintained, as it would be or as it is."""
+
+    stage: Literal["OPTIMIZED", "PHYSICAL"]
+    target: TextSlice | Maintained
+    format: Literal["TEXT", "JSON"] = "TEXT"
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """`isolation` is lower case; None and `read_only` None: not said."""
 
@@ -630,6 +647,7 @@ Statement = (
     | ExplainTimestamp
     | ExplainIncremental
     | ExplainAnalyze
+    | ExplainPlan
     | Begin
     | Commit
     | Rollback
