@@ -10,10 +10,10 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 SUMS = "SELECT k, sum(v) AS s FROM slackwater.place.t {} GROUP BY k"
-NEXT = '`Next "<b>``é`'
+NEXT = '`Next "<b>é`'
 IN_NEXT = (
     "SELECT o.id FROM mz_catalog.mz_objects o JOIN mz_catalog.mz_schemas s ON s.id = o.schema_id"
-    " WHERE s.name = 'Next \"<b>`é' AND o.type IN ('materialized-view', 'index')"
+    " WHERE s.name = 'Next \"<b>é' AND o.type IN ('materialized-view', 'index')"
 )
 HYDRATED = (
     "SELECT count(*) = 3 AND every(hydrated) FROM mz_internal.mz_hydration_statuses"
@@ -81,7 +81,7 @@ def test_blue_green(tmp_path):
         # What was made of an object goes on with that object.
         assert place.value("SELECT s FROM reader") == 7
         assert place.python("result = [row.s for row in frame.collect()]") == [7]
-        names = {"live": 'Next "<b>`é', 'Next "<b>`é': "live"}
+        names = {"live": 'Next "<b>é', 'Next "<b>é': "live"}
         assert place.rows(OBJECTS) == [
             [id_, names.get(schema, schema), name] for id_, schema, name in objects
         ]

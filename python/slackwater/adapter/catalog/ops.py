@@ -299,8 +299,9 @@ def _rename_schemas(state: CatalogState, names: Mapping[str, str]) -> CatalogSta
         schema = state.schema(before)
         if schema.is_system:
             raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
-        refuse_reserved(after)
         renamed[schema.id] = replace(schema, name=after)
+    for after in names.values():
+        refuse_reserved(after)
     schemas: dict[str, SchemaEntry] = {}
     for each in state.schemas.values():
         schema = renamed.get(each.id, each)
