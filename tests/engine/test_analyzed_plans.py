@@ -18,10 +18,10 @@ from tests.support.applications.driver import plain
 from tests.support.applications.slt import sql_text
 from tests.support.planner import lineage_forms
 from tests.support.planner.plan_forms import FORMS, LOAD, TABLES, VIEWS
-from tests.support.planner.plan_text import plan_text
 
 from slackwater.planner.plan import column_lineage as lineage
 from slackwater.planner.plan.column_lineage import column_lineage
+from slackwater.planner.plan.text import plan_text
 from slackwater.repr.errors import SlackwaterError
 from slackwater.spark.bridge import SparkBridge
 from slackwater.spark.session import configure

@@ -590,6 +590,17 @@ statements = st.one_of(
     st.builds(s.CloseCursor, parts),
     st.builds(s.ExplainTimestamp, readings, st.sampled_from(["TEXT", "JSON"])),
     st.builds(s.ExplainIncremental, names | queries),
+    st.builds(
+        s.ExplainPlan,
+        st.sampled_from(["OPTIMIZED", "PHYSICAL"]),
+        queries
+        | st.builds(
+            s.Maintained,
+            st.sampled_from([s.ObjectKind.MATERIALIZED_VIEW, s.ObjectKind.INDEX]),
+            names,
+        ),
+        st.sampled_from(["TEXT", "JSON"]),
+    ),
     st.builds(s.Begin, isolations, booleans),
     st.sampled_from([s.Commit(), s.Rollback(), s.ShowAll()]),
     st.builds(s.SetVariable, variables, st.none() | st.just("") | texts, st.booleans()),
@@ -605,6 +616,7 @@ statements = st.one_of(
         st.none() | texts,
     ),
     st.builds(s.AlterRename, kinds, names, names, st.booleans()),
+    st.builds(s.SwapSchemas, names, names),
     st.builds(s.AlterSetRetainHistory, retainers, names, maybe_spans, st.booleans()),
     st.builds(s.AlterSinkFrom, names, names, st.booleans()),
     st.builds(s.CommentOn, commented.map(s.ObjectKind), names, st.none() | st.just("") | texts),

@@ -213,10 +213,6 @@ WITHOUT_CASE = {
         "needs a location in S3",
         "e2e/test_s3_location.py::test_what_is_missing_is_said",
     ),
-    "SLACKWATER_SCHEMA_ALREADY_EXISTS": (
-        "Spark's own condition comes first",
-        "unit/adapter/test_catalog.py::test_what_cannot_be_created",
-    ),
     "SLACKWATER_SOURCE_BAD_ROW": (
         "is told in mz_source_statuses",
         "unit/storage/test_storage_files.py::test_a_bad_row_stalls_before_its_file_until_it_is_corrected",

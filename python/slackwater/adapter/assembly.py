@@ -56,6 +56,7 @@ from slackwater.adapter.ddl.published_columns import PublishedColumns
 from slackwater.adapter.ddl.repair import repair
 from slackwater.adapter.ddl.replacements import Replacements
 from slackwater.adapter.ddl.schedules import ClusterSchedules
+from slackwater.adapter.ddl.schema_names import SchemaNames
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.source_tables import SourceTableDefinitions
@@ -749,6 +750,7 @@ def _definitions(
         tables=Tables(changes, given.spark),
         views=ViewDefinitions(changes, planners.views),
         objects=Objects(changes),
+        schema_names=SchemaNames(changes, given.spark),
         indexes=IndexDefinitions(changes, planners.indexes),
         sources=SourceDefinitions(
             changes, planner, connectors.sources, connectors.webhooks, connectors.changefeeds

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.naming import kind_of
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.dispatch import Definitions
+from slackwater.adapter.ddl.explained_plans import ExplainedPlans
 from slackwater.adapter.ddl.planned_views import Views
 from slackwater.adapter.reading.reads import Reads
 from slackwater.adapter.reading.subscriptions import Subscriptions
@@ -67,6 +69,7 @@ EXPLAIN_ANALYZE = RelationDesc.of(
     mode="string",
     reads="string",
 )
+EXPLAIN_PLAN = strings("plan")
 
 _ANYWHERE = (
     st.Begin,
@@ -85,6 +88,7 @@ _ANYWHERE = (
     st.ExplainTimestamp,
     st.ExplainIncremental,
     st.ExplainAnalyze,
+    st.ExplainPlan,
 )
 
 
@@ -110,6 +114,7 @@ class Statements:
         self._writes = rooms.writes
         self._definitions = rooms.definitions
         self._views = rooms.views
+        self._explained_plans = ExplainedPlans(rooms.views)
         self._shows = rooms.shows
         self._subscriptions = rooms.subscriptions
 
@@ -140,6 +145,8 @@ class Statements:
                 return EXPLAIN_INCREMENTAL
             case st.ExplainAnalyze():
                 return EXPLAIN_ANALYZE
+            case st.ExplainPlan():
+                return EXPLAIN_PLAN
             case _:
                 return done().desc
 
@@ -181,6 +188,8 @@ class Statements:
                 return rows(EXPLAIN_INCREMENTAL, self._explain_incremental(execution, statement))
             case st.ExplainAnalyze(name=view):
                 return rows(EXPLAIN_ANALYZE, self._explain_analyze(context, view))
+            case st.ExplainPlan():
+                return rows(EXPLAIN_PLAN, [(self._explain_plan(execution, statement),)])
             case _:
                 self._definitions.execute(execution, statement)
                 return done()
@@ -353,6 +362,15 @@ class Statements:
             return self._views.explain_item(self._view(target, context))
         cluster = self._relations.state.id_of_cluster(execution.session.variable("cluster"))
         return self._views.explain_query(target.text, context, cluster)
+
+    def _explain_plan(self, execution: Execution, statement: st.ExplainPlan) -> str:
+        context, target = execution.context, statement.target
+        if isinstance(target, st.Maintained):
+            named = context.resolve(target.name)
+            item = self._relations.state.get(*named, kind_of(target.kind))
+            return self._explained_plans.of_item(item, statement)
+        cluster = self._relations.state.id_of_cluster(execution.session.variable("cluster"))
+        return self._explained_plans.of_query(target.text, context, cluster, statement)
 
     def _explain_analyze(self, context: Context, name: QualifiedName) -> list[tuple[object, ...]]:
         tick = self._views.last_tick(self._view(name, context))

@@ -24,6 +24,7 @@ from slackwater.adapter.catalog.ops import (
     DropItem,
     DropSchema,
     RenameItem,
+    RenameSchemas,
     apply,
 )
 from slackwater.adapter.system.relations import system_items, system_schemas
@@ -337,11 +338,12 @@ def test_default_exists_and_changes_survive(store):
         AlterItem(user_id(10), comment="hello"),
         RenameItem(user_id(11), "w"),
         CreateSchema(SchemaEntry(user_id(12), "Sales")),
+        RenameSchemas({"Sales": "default", "default": "Sales"}),
     ):
         catalog.transact([op], user="me")
     again = reopen(store)
     assert as_values(again.state) == as_values(catalog.state)
-    assert again.state.revision == catalog.state.revision == 5
+    assert again.state.revision == catalog.state.revision == 6
     events = again.audit_events()
     assert [(e.event_type, e.object_type) for e in events] == [
         ("create", "table"),
@@ -349,8 +351,12 @@ def test_default_exists_and_changes_survive(store):
         ("alter", "table"),
         ("alter", "view"),
         ("create", "schema"),
+        ("alter", "schema"),
+        ("alter", "schema"),
+        ("alter", "table"),
+        ("alter", "view"),
     ]
-    assert [e.id for e in events] == [1, 2, 3, 4, 5]
+    assert [e.id for e in events] == [*range(1, 10)]
     assert json.loads(events[0].details) == {
         "database": "slackwater",
         "schema": "default",
@@ -358,6 +364,13 @@ def test_default_exists_and_changes_survive(store):
         "id": "u10",
     }
     assert json.loads(events[3].details)["old_name"]["item"] == "v"
+    assert json.loads(events[5].details) == {
+        "database_name": "slackwater",
+        "id": "u1",
+        "name": "Sales",
+        "old_name": "default",
+        "new_name": "Sales",
+    }
     assert {(e.user, e.occurred_ms) for e in events} == {("me", 1000)}
 
 

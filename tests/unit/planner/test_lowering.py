@@ -15,6 +15,7 @@ from slackwater.planner.delta.lowering import (
     program_of,
 )
 from slackwater.planner.delta.program import LookupStep, OfColumn, OfHandle
+from slackwater.planner.delta.program_text import program_text
 from slackwater.planner.plan.algebra import (
     Aggregate,
     AggregateCall,
@@ -38,6 +39,7 @@ from slackwater.planner.plan.algebra import (
     Window,
     WindowCall,
 )
+from slackwater.planner.plan.text import plan_text, plan_values
 from slackwater.repr.relation import RelationDesc
 
 LONG = SparkType('"long"')
@@ -302,3 +304,21 @@ def test_an_index_on_a_relation_computes_nothing_but_keys():
     with pytest.raises(NotMaintained) as error:
         index_of(selecting(selects=False), 1)
     assert error.value.reason == "a key that is not computed of one row"
+
+
+def test_plans_and_programs_as_text():
+    plan = grouped("min")
+    assert plan_text(plan, {"u1": "slackwater.s.t"}).splitlines() == [
+        "0 source slackwater.s.t (k, v) -> c0#0?, c1#1?",
+        "1 aggregate 0 by (#0 as #2) of (min(#1) as #3) (#2, #3) -> c4#4?, c5#5?",
+        "1: ",
+    ]
+    assert program_text(plan, program_of(plan), {"u1": "slackwater.s.t"}).splitlines() == [
+        "0 delta slackwater.s.t (k, v) -> c0#0?, c1#1?",
+        "1 regroup 0 for the aggregate of arrangement 0 -> c4#4?, c5#5?",
+        "arrangement 0: step 0 by (#0) with (c1#1?)",
+    ]
+    values = json.loads(json.dumps(plan_values(plan)))
+    assert [node["op"] for node in values["nodes"]] == ["Source", "Aggregate"]
+    assert values["nodes"][1]["aggregates"][0]["function"] == "min"
+    assert values["columns"][0]["type"]["text"] == '"long"'

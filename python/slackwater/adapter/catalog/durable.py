@@ -30,7 +30,7 @@ from slackwater.adapter.catalog.model import (
     CatalogState,
     SchemaEntry,
 )
-from slackwater.adapter.catalog.ops import CatalogDiff, CatalogOp, apply
+from slackwater.adapter.catalog.ops import AlteredSchema, CatalogDiff, CatalogOp, apply
 from slackwater.persist.tables import (
     catalog_audit,
     catalog_clusters,
@@ -322,11 +322,11 @@ def _write_diff(
         conn.execute(sa.insert(catalog_items), [{"id": i.id, "body": i.to_json()} for i in written])
     for schema in diff.schemas_dropped:
         conn.execute(sa.delete(catalog_schemas).where(catalog_schemas.c.id == schema.id))
-    for schema in diff.schemas_altered:
+    for schema in (change.after for change in diff.schemas_altered):
         conn.execute(
             sa.update(catalog_schemas)
             .where(catalog_schemas.c.id == schema.id)
-            .values(comment=schema.comment)
+            .values(name=schema.name, comment=schema.comment)
         )
     for schema in diff.schemas_created:
         conn.execute(
@@ -358,7 +358,7 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
     events += [("drop", "schema", _schema_details(s)) for s in diff.schemas_dropped]
     events += [("create", "schema", _schema_details(s)) for s in diff.schemas_created]
     events += cluster_events(diff)
-    events += [("comment", "schema", _schema_details(s)) for s in diff.schemas_altered]
+    events += [_schema_event(change) for change in diff.schemas_altered]
     events += [("create", i.kind.value, _item_details(i)) for i in diff.created]
     for change in diff.altered:
         details = _item_details(change.after)
@@ -374,6 +374,14 @@ def _events(diff: CatalogDiff) -> list[tuple[str, str, dict[str, Any]]]:
 
 def _schema_details(schema: SchemaEntry) -> dict[str, Any]:
     return {"database_name": CATALOG_NAME, "id": schema.id, "name": schema.name}
+
+
+def _schema_event(change: AlteredSchema) -> tuple[str, str, dict[str, Any]]:
+    before, after = change.before, change.after
+    if before.name == after.name:
+        return "comment", "schema", _schema_details(after)
+    names = {"old_name": before.name, "new_name": after.name}
+    return "alter", "schema", _schema_details(after) | names
 
 
 def _name_details(item: CatalogItem) -> dict[str, Any]:

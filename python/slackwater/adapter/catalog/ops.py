@@ -5,7 +5,7 @@ Source: spec coordinator 4.3, 4.4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.clusters import ClusterEntry, ReplicaEntry
@@ -45,6 +45,16 @@ class CommentSchema:
 class DropSchema:
     name: str
     cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameSchemas:
+    """Gives schemas other names, by their names of before, all at once: so two can swap names.
+
+    Objects stay in their schemas. Definitions that name them are altered by steps of their own.
+    """
+
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +129,7 @@ CatalogOp = (
     CreateSchema
     | CommentSchema
     | DropSchema
+    | RenameSchemas
     | CreateCluster
     | AlterClusters
     | DropCluster
@@ -134,6 +145,12 @@ CatalogOp = (
 class Altered:
     before: CatalogItem
     after: CatalogItem
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredSchema:
+    before: SchemaEntry
+    after: SchemaEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +190,7 @@ class CatalogDiff:
 
     schemas_created: tuple[SchemaEntry, ...] = ()
     schemas_dropped: tuple[SchemaEntry, ...] = ()
-    schemas_altered: tuple[SchemaEntry, ...] = ()
+    schemas_altered: tuple[AlteredSchema, ...] = ()
     created: tuple[CatalogItem, ...] = ()
     dropped: tuple[CatalogItem, ...] = ()
     altered: tuple[Altered, ...] = ()
@@ -204,6 +221,8 @@ def _apply_one(state: CatalogState, op: CatalogOp) -> CatalogState:
             return _comment_schema(state, name, comment)
         case DropSchema():
             return _drop_schema(state, op)
+        case RenameSchemas(names):
+            return _rename_schemas(state, names)
         case CreateCluster(cluster):
             _check_cluster_names(state, [cluster])
             return _with_clusters(state, [cluster])
@@ -268,6 +287,37 @@ def _drop_schema(state: CatalogState, op: DropSchema) -> CatalogState:
     emptied = _without(state, _with_parts(state, [item.id for item in held]))
     kept = {key: entry for key, entry in emptied.schemas.items() if entry.id != schema.id}
     return replace(emptied, schemas=kept)
+
+
+def _rename_schemas(state: CatalogState, names: Mapping[str, str]) -> CatalogState:
+    """Raises SLACKWATER_SCHEMA_NOT_FOUND, _SCHEMA_ALREADY_EXISTS, _RESERVED_NAME, _SYSTEM_OBJECT.
+
+    A schema of the name `default` is there for ever, though it need not be the same one.
+    """
+    renamed: dict[GlobalId, SchemaEntry] = {}
+    for before, after in names.items():
+        schema = state.schema(before)
+        if schema.is_system:
+            raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{schema.name}")
+        renamed[schema.id] = replace(schema, name=after)
+    for after in names.values():
+        refuse_reserved(after)
+    schemas: dict[str, SchemaEntry] = {}
+    for each in state.schemas.values():
+        schema = renamed.get(each.id, each)
+        if fold(schema.name) in schemas:
+            raise user_error("SLACKWATER_SCHEMA_ALREADY_EXISTS", schemaName=schema.name)
+        schemas[fold(schema.name)] = schema
+    if DEFAULT_SCHEMA not in schemas:
+        raise user_error("SLACKWATER_SYSTEM_OBJECT", objectName=f"{CATALOG_NAME}.{DEFAULT_SCHEMA}")
+    places = {fold(before): after for before, after in names.items()}
+    items = [
+        replace(item, schema_name=places[fold(item.schema_name)])
+        if fold(item.schema_name) in places
+        else item
+        for item in state.items.values()
+    ]
+    return _rebuilt(replace(state, schemas=schemas), items)
 
 
 def _check_cluster_names(state: CatalogState, clusters: Sequence[ClusterEntry]) -> None:
@@ -477,7 +527,9 @@ def _difference(before: CatalogState, after: CatalogState) -> CatalogDiff:
         schemas_created=tuple(s for s in new_schemas.values() if s.id not in old_schemas),
         schemas_dropped=tuple(s for s in old_schemas.values() if s.id not in new_schemas),
         schemas_altered=tuple(
-            s for s in new_schemas.values() if s.id in old_schemas and s != old_schemas[s.id]
+            AlteredSchema(old_schemas[s.id], s)
+            for s in new_schemas.values()
+            if s.id in old_schemas and s != old_schemas[s.id]
         ),
         created=tuple(i for i in after.items.values() if i.id not in before.items),
         dropped=tuple(i for i in before.with_dependents(gone) if i.id in wanted),

@@ -13,6 +13,7 @@ from slackwater.adapter.catalog.details import (
     ConnectionDetails,
     ConnectionSetting,
     IndexDetails,
+    IngestedDetails,
     KafkaDetails,
     LakeDetails,
     MaterializedViewDetails,
@@ -22,6 +23,7 @@ from slackwater.adapter.catalog.details import (
     SinkDetails,
     SourceTableDetails,
     ViewDetails,
+    WebhookDetails,
 )
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.settings import (
@@ -95,17 +97,36 @@ def _shown_sql(state: CatalogState, item: CatalogItem, cluster: str | None) -> s
     match _parsed(item.create_sql):
         case st.CreateMaterializedView() as made:
             view = item.of(MaterializedViewDetails)
-            under = _under(view, view.settings)
+            replaces = None if view.replaces is None else name_of(state.item(view.replaces))
             return to_sql(
-                replace(made, name=name, cluster=cluster, retain_history_ms=history, under=under)
+                replace(
+                    made,
+                    name=name,
+                    cluster=cluster,
+                    retain_history_ms=history,
+                    under=_under(view, view.settings),
+                    replaces=replaces,
+                )
             )
         case st.CreateSource() as made:
             source = replace(made, name=name, cluster=cluster, retain_history_ms=history)
-            return to_sql(_with_connection(state, _with_columns(source, item), item))
+            source = _with_progress(state, _with_columns(source, item), item)
+            return to_sql(_with_connection(state, source, item))
         case st.CreateSink() as made:
-            return to_sql(_with_connections(state, replace(made, name=name, cluster=cluster), item))
+            from_name = name_of(state.item(item.depends_on[0]))
+            sink = replace(made, name=name, from_name=from_name, cluster=cluster)
+            return to_sql(_with_connections(state, sink, item))
         case _:
             return item.create_sql
+
+
+def _with_progress(
+    state: CatalogState, source: st.CreateSource, item: CatalogItem
+) -> st.CreateSource:
+    """The statement with the name that the progress relation has now, if it names one."""
+    if source.expose_progress is None or not isinstance(item.details, IngestedDetails):
+        return source
+    return replace(source, expose_progress=name_of(state.item(item.progress)))
 
 
 def _with_connection(
@@ -113,6 +134,8 @@ def _with_connection(
 ) -> st.CreateSource:
     """The statement with the names that the source's connections have now."""
     details, connector = item.details, source.connector
+    if isinstance(details, WebhookDetails) and isinstance(connector, st.WebhookSource):
+        return replace(source, connector=_with_secrets(state, connector, details))
     if isinstance(details, PostgresDetails) and isinstance(connector, PostgresSource):
         name = name_of(state.item(details.connection))
         return replace(source, connector=replace(connector, connection=name))
@@ -129,6 +152,20 @@ def _with_connection(
         decoding = _with_registries(state, connector.decoding, details.config.messages)
         connector = replace(connector, decoding=decoding)
     return replace(source, connector=connector)
+
+
+def _with_secrets(
+    state: CatalogState, connector: st.WebhookSource, details: WebhookDetails
+) -> st.WebhookSource:
+    """The connector with the names that the secrets of its condition have now."""
+    if connector.check is None or details.check is None:
+        return connector
+    pairs = zip(connector.check.inputs, details.check.inputs, strict=True)
+    inputs = tuple(
+        shown if known.secret is None else replace(shown, secret=name_of(state.item(known.secret)))
+        for shown, known in pairs
+    )
+    return replace(connector, check=replace(connector.check, inputs=inputs))
 
 
 def _with_files(

@@ -18,6 +18,7 @@ from slackwater.adapter.catalog.details import (
 )
 from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import AlteredCluster
+from slackwater.adapter.catalog.settings import of_view
 from slackwater.adapter.controllers.collections import (
     DEFAULT_RETAIN_MS,
     cluster_of,
@@ -444,6 +445,8 @@ def settings_of(item: CatalogItem) -> Mapping[str, str] | None:
     match item.details:
         case MaterializedViewDetails(settings=settings) | IndexDetails(settings=settings):
             return settings
+        case ViewDetails():
+            return of_view(item) or None
         case _:
             raise FatalError(f"{item.full_name} is not maintained")
 
@@ -475,6 +478,24 @@ def definition_of(item: CatalogItem, state: CatalogState) -> Definition:
             )
         case _:
             raise FatalError(f"{item.full_name} is not maintained")
+
+
+def meaning_of(view: CatalogItem, state: CatalogState) -> Definition:
+    """The query of a view, plain or maintained, with the meanings of all names in `state`.
+
+    A plain view is read by its name, as queries read it, and may be over system relations.
+    """
+    if view.kind is not ItemKind.VIEW:
+        return definition_of(view, state)
+    name = ".".join(map(quote_identifier, (CATALOG_NAME, view.schema_name, view.name)))
+    system = [each for each in state.items.values() if each.kind is ItemKind.SYSTEM_TABLE]
+    below = sorted(state.below([view.id], is_stored), key=lambda each: each.id)
+    return Definition(
+        f"SELECT * FROM {name}",
+        CATALOG_NAME,
+        (view.schema_name,),
+        relations=tuple(_relation(each) for each in (*below, *system)),
+    )
 
 
 def _read(item: CatalogItem, state: CatalogState) -> list[CatalogItem]:

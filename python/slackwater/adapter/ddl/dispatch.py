@@ -12,6 +12,7 @@ from slackwater.adapter.ddl.indexes import IndexDefinitions
 from slackwater.adapter.ddl.objects import Objects
 from slackwater.adapter.ddl.parameters import ParameterDefinitions
 from slackwater.adapter.ddl.replacements import Replacements
+from slackwater.adapter.ddl.schema_names import SchemaNames
 from slackwater.adapter.ddl.secrets import SecretDefinitions
 from slackwater.adapter.ddl.sinks import SinkDefinitions
 from slackwater.adapter.ddl.source_tables import SourceTableDefinitions
@@ -55,6 +56,7 @@ class Definitions:
     tables: Tables
     views: ViewDefinitions
     objects: Objects
+    schema_names: SchemaNames
     indexes: IndexDefinitions
     sources: SourceDefinitions
     sinks: SinkDefinitions
@@ -98,6 +100,10 @@ class Definitions:
                 self.connections.validate_connection(execution, statement)
             case st.DropObjects():
                 self.objects.drop_objects(execution, statement)
+            case st.SwapSchemas():
+                self.schema_names.swap(execution, statement)
+            case st.AlterRename(kind=st.ObjectKind.SCHEMA):
+                self.schema_names.rename(execution, statement)
             case st.AlterRename():
                 self.objects.rename(execution, statement)
             case st.AlterSetCluster():

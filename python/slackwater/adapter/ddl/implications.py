@@ -108,17 +108,13 @@ class Implications:
         self.dataflows.alter_cluster(change)
 
     def _alter_dataflows(self, change: Altered) -> None:
-        """Moves dataflows with their objects, and lets indexes keep the columns of now.
-
-        Indexes know a relation by its name, which may come to be another one's before they are
-        planned.
-        """
+        """Moves dataflows with their objects, and lets indexes keep the columns of now."""
         before, after = change.before, change.after
         if after.kind.is_maintained and before.cluster != after.cluster:
             self.dataflows.move(before, after)
         if after.kind is ItemKind.INDEX and before.details != after.details:
             self.dataflows.retain(after)
-        if _meant(before) != _meant(after):
+        if _kept(before) != _kept(after):
             users = self.catalog.state.dependents(after.id)
             indexes = [user for user in users if user.kind is ItemKind.INDEX]
             self.dataflows.drop(indexes)
@@ -135,7 +131,8 @@ class Implications:
         self.dataflows.connect()
 
 
-def _meant(item: CatalogItem) -> tuple[str, int | None, list[tuple[str, JsonType]]]:
-    """The name, the shard and the columns of a relation."""
+def _kept(item: CatalogItem) -> tuple[int | None, list[tuple[str, JsonType]]]:
+    """The shard and the columns of a relation. A dataflow has the names of what it reads with it,
+    as they were when it was described, so that other names change nothing."""
     columns = () if item.desc is None else item.desc.columns
-    return item.full_name, item.shard_id, [(c.name, c.spark_type) for c in columns]
+    return item.shard_id, [(c.name, c.spark_type) for c in columns]

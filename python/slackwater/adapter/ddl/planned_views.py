@@ -18,6 +18,7 @@ from slackwater.adapter.controllers.dataflows import (
     collection_indexes,
     definition_of,
     indexed_views,
+    settings_of,
 )
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.ddl.refreshes import aligned, first_time, schedule_of
@@ -202,9 +203,9 @@ class Views:
         return replace(planned.item, shard_id=rows, details=details)
 
     def plan(self, item: CatalogItem) -> ViewPlan:
-        """The plan of a view's stored query. The driver keeps it until it is told to forget it."""
+        """The plan of a view or an index. The driver keeps it until it is told to forget it."""
         definition = definition_of(item, self.relations.state)
-        return self.planner.plan(item.full_name, definition, _details(item).settings)
+        return self.planner.plan(item.full_name, definition, settings_of(item))
 
     def analyze(self, context: Context, text: str) -> Analysis:
         """The analysis of a query with the settings and names of `context`."""
@@ -227,7 +228,14 @@ class Views:
     def explain_query(
         self, text: str, context: Context, cluster: GlobalId | None
     ) -> list[tuple[object, ...]]:
-        """The operators of a view of that query on the cluster, which looks up in indexes there."""
+        """The operators of a view of that query, as `plan_query` plans it."""
+        return self._explained(self.plan_query(text, context, cluster), context.settings)
+
+    def plan_query(self, text: str, context: Context, cluster: GlobalId | None) -> ViewPlan:
+        """The plan of a view of that query on the cluster, which looks up in indexes there.
+
+        The driver keeps it until it is told to forget it. Raises what `plan_new` raises.
+        """
         settings, engine = context.settings, self.engine.under(context.settings)
         analysis = engine.analyze(text, context.catalog, context.namespace, context.functions)
         self.refuse_foreign("A maintained view", analysis)
@@ -243,7 +251,7 @@ class Views:
         )
         plan = self.planner.plan("A maintained view", definition, settings)
         self._refuse_untimely("a maintained view", plan, analysis, settings)
-        return self._explained(plan, settings)
+        return plan
 
     def refuse_foreign(self, name: str, analysis: Analysis) -> None:
         """Raises SLACKWATER_FOREIGN_RELATION when the query reads relations of other catalogs.

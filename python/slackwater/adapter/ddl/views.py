@@ -10,7 +10,7 @@ from dataclasses import replace
 from sqlalchemy import Connection
 
 from slackwater.adapter.catalog.details import ViewDetails
-from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, ItemKind
+from slackwater.adapter.catalog.model import CATALOG_NAME, CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.catalog.ops import CatalogOp, CreateItem, DropItem
 from slackwater.adapter.catalog.settings import (
     QUERY_COLUMNS,
@@ -27,6 +27,7 @@ from slackwater.adapter.sessions.sessions import Execution
 from slackwater.planner.parser import statements as st
 from slackwater.planner.parser.canonical import to_sql
 from slackwater.planner.parser.names import QualifiedName
+from slackwater.repr.errors import user_error
 from slackwater.repr.relation import RelationDesc
 
 ATTEMPTS = 3
@@ -44,9 +45,10 @@ class ViewDefinitions:
         """Creates a stored query. Its names mean for ever what they mean in `context`.
 
         Its properties, which have Spark's settings at creation, are kept and given back with it.
+        Raises SLACKWATER_CONCURRENT_CHANGE when a schema got another name meanwhile.
         """
         schema, name, query = schema_of(asked.namespace), asked.name, asked.query
-        context = execution.context
+        context, before = execution.context, self._changes.state
         analysis = self._views.analyze(context, query)
         blank = self._changes.new_item(ItemKind.VIEW, schema, name, context.user)
         self._views.refuse_foreign(blank.full_name, analysis)
@@ -71,6 +73,7 @@ class ViewDefinitions:
             ),
         )
         with self._changes.defining(execution.cancellation):
+            _refuse_renamed(before, self._changes.state)
             ops: list[CatalogOp] = []
             indexes: list[str] = []
             if asked.replace and self._changes.state.find(schema, name) is not None:
@@ -161,6 +164,15 @@ class ViewDefinitions:
                 return False
             self._changes.commit(make, execution.user)
             return True
+
+
+def _refuse_renamed(before: CatalogState, now: CatalogState) -> None:
+    """Raises SLACKWATER_CONCURRENT_CHANGE for a schema that has another name than before."""
+    names = {schema.id: schema.name for schema in now.schemas.values()}
+    for schema in before.schemas.values():
+        if names.get(schema.id, schema.name) != schema.name:
+            shown = f"The schema {schema.name}"
+            raise user_error("SLACKWATER_CONCURRENT_CHANGE", objectName=shown)
 
 
 def _asked(

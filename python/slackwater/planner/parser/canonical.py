@@ -68,11 +68,13 @@ from slackwater.planner.parser.statements import (
     Envelope,
     ExplainAnalyze,
     ExplainIncremental,
+    ExplainPlan,
     ExplainTimestamp,
     Fetch,
     FilesSinkConnector,
     FilesSource,
     LoadGenerator,
+    Maintained,
     Query,
     Refresh,
     RefreshAt,
@@ -88,6 +90,7 @@ from slackwater.planner.parser.statements import (
     ShowVariable,
     Statement,
     Subscribe,
+    SwapSchemas,
     WebhookSource,
 )
 from slackwater.planner.parser.variables import BOUNDED_STALENESS
@@ -131,6 +134,7 @@ def _render(statement: Statement) -> Iterable[str]:
         case (
             DropObjects()
             | AlterRename()
+            | SwapSchemas()
             | AlterSetCluster()
             | AlterSetRetainHistory()
             | AlterSinkFrom()
@@ -158,6 +162,11 @@ def _render(statement: Statement) -> Iterable[str]:
             return ("EXPLAIN INCREMENTAL FOR", target.text)
         case ExplainAnalyze(name):
             return ("EXPLAIN ANALYZE FOR MATERIALIZED VIEW", name.sql)
+        case ExplainPlan(stage, target, shape):
+            question = ("EXPLAIN", stage, "PLAN AS", shape, "FOR")
+            if isinstance(target, Maintained):
+                return (*question, target.kind.value, target.name.sql)
+            return (*question, target.text)
         case _:
             return cluster_sql(statement)
 
@@ -368,6 +377,7 @@ def _envelope(e: Envelope) -> str:
 def _change(
     s: DropObjects
     | AlterRename
+    | SwapSchemas
     | AlterSetCluster
     | AlterSetRetainHistory
     | AlterSinkFrom
@@ -388,6 +398,8 @@ def _change(
         case AlterRename(kind, name, new_name, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             return ("ALTER", kind.value, exists, name.sql, "RENAME TO", new_name.sql)
+        case SwapSchemas(name, other):
+            return ("ALTER SCHEMA", name.sql, "SWAP WITH", other.sql)
         case AlterSetCluster(kind, name, cluster, if_exists):
             exists = "IF EXISTS" if if_exists else ""
             moved = f"SET CLUSTER {quote_identifier(cluster)}"

@@ -43,6 +43,7 @@ from slackwater.planner.parser.statements import (
     ShowCreate,
     ShowKind,
     ShowVariable,
+    SwapSchemas,
 )
 from slackwater.planner.parser.tokens import Kind, TokenCursor
 
@@ -116,6 +117,7 @@ def read_drop(cursor: TokenCursor) -> DropObjects | DropClusters | DropClusterRe
 
 Altered = (
     AlterRename
+    | SwapSchemas
     | AlterSetCluster
     | AlteredCluster
     | AlterSetRetainHistory
@@ -159,6 +161,11 @@ def read_alter(
     if cursor.looking_at("RENAME", "TO"):
         cursor.expect("RENAME", "TO")
         return AlterRename(kind, name, cursor.name("the new name"), if_exists)
+    if kind is ObjectKind.SCHEMA and cursor.looking_at("SWAP", "WITH"):
+        if if_exists:
+            raise cursor.syntax_error("RENAME TO, because of IF EXISTS")
+        cursor.expect("SWAP", "WITH")
+        return SwapSchemas(name, cursor.name("a schema"))
     if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
         cursor.expect("SET", "FROM")
         return AlterSinkFrom(name, cursor.name("a relation"), if_exists)
@@ -221,7 +228,7 @@ def _refuse_alter(cursor: TokenCursor, kind: ObjectKind) -> None:
     raise cursor.unsupported(
         f"ALTER {kind.value} ... {action}",
         "ALTER knows RENAME TO, SET CLUSTER and SET (RETAIN HISTORY FOR '...'); of a sink, "
-        "SET FROM; of a materialized view, APPLY REPLACEMENT.",
+        "SET FROM; of a materialized view, APPLY REPLACEMENT; of a schema, SWAP WITH.",
     )
 
 

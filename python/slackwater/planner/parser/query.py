@@ -17,8 +17,11 @@ from slackwater.planner.parser.statements import (
     Envelope,
     ExplainAnalyze,
     ExplainIncremental,
+    ExplainPlan,
     ExplainTimestamp,
     Fetch,
+    Maintained,
+    ObjectKind,
     Query,
     Subscribe,
     TextSlice,
@@ -66,7 +69,15 @@ _AFTER_ALIAS = frozenset(
 _ALSO_FUNCTIONS = frozenset({"LEFT", "RIGHT"})
 _TABLE_VERSIONS = frozenset({"VERSION", "SYSTEM_VERSION", "TIMESTAMP", "SYSTEM_TIME"})
 _BEFORE_RELATION = frozenset({"FROM", "JOIN", "SELECT"})
-_PLAN_STAGES = frozenset({"RAW", "DECORRELATED", "LOCALLY", "OPTIMIZED", "PHYSICAL", "PLAN"})
+_OTHER_STAGES = (
+    ("RAW", "PLAN"),
+    ("DECORRELATED", "PLAN"),
+    ("LOCALLY", "OPTIMIZED", "PLAN"),
+    ("OPTIMIZED", "PLAN", "WITH"),
+    ("PHYSICAL", "PLAN", "WITH"),
+    ("PLAN", "WITH"),
+)
+"""Stages that Materialize's plans have and ours do not, and its modifiers."""
 
 
 def read_query(cursor: TokenCursor) -> Query:
@@ -292,7 +303,7 @@ def read_close(cursor: TokenCursor) -> CloseCursor:
 
 def read_explain(
     cursor: TokenCursor,
-) -> ExplainTimestamp | ExplainIncremental | ExplainAnalyze | None:
+) -> ExplainTimestamp | ExplainIncremental | ExplainAnalyze | ExplainPlan | None:
     """Our EXPLAIN statements; None for Spark's."""
     cursor.expect("EXPLAIN")
     if cursor.accept("TIMESTAMP"):
@@ -300,6 +311,9 @@ def read_explain(
     if cursor.accept("INCREMENTAL"):
         return _explain_incremental(cursor)
     _refuse_explain(cursor)
+    stage = _plan_stage(cursor)
+    if stage is not None:
+        return _explain_plan(cursor, stage)
     # EXPLAIN of ANALYZE TABLE is Spark's.
     if cursor.peek().upper in ("FOR", "MATERIALIZED") and cursor.accept("ANALYZE"):
         return _explain_analyze(cursor)
@@ -308,14 +322,46 @@ def read_explain(
 
 def _explain_timestamp(cursor: TokenCursor) -> ExplainTimestamp:
     cursor.statement = "EXPLAIN TIMESTAMP"
-    shape: Literal["TEXT", "JSON"] = "TEXT"
-    if cursor.accept("AS"):
-        if cursor.accept("JSON"):
-            shape = "JSON"
-        elif not cursor.accept("TEXT"):
-            raise cursor.syntax_error("TEXT or JSON")
+    shape = _format(cursor)
     cursor.expect("FOR")
     return ExplainTimestamp(read_query(cursor), shape)
+
+
+def _format(cursor: TokenCursor) -> Literal["TEXT", "JSON"]:
+    if not cursor.accept("AS"):
+        return "TEXT"
+    if cursor.accept("JSON"):
+        return "JSON"
+    if not cursor.accept("TEXT"):
+        raise cursor.syntax_error("TEXT or JSON")
+    return "TEXT"
+
+
+def _plan_stage(cursor: TokenCursor) -> Literal["OPTIMIZED", "PHYSICAL"] | None:
+    """The stage behind EXPLAIN; without its name the optimized one. None: it asks for no plan."""
+    if cursor.accept("PHYSICAL", "PLAN"):
+        return "PHYSICAL"
+    if cursor.accept("OPTIMIZED", "PLAN"):
+        return "OPTIMIZED"
+    if cursor.looking_at("PLAN", "FOR") or cursor.looking_at("PLAN", "AS"):
+        cursor.expect("PLAN")
+        return "OPTIMIZED"
+    return None
+
+
+def _explain_plan(cursor: TokenCursor, stage: Literal["OPTIMIZED", "PHYSICAL"]) -> ExplainPlan:
+    cursor.statement = f"EXPLAIN {stage} PLAN"
+    shape = _format(cursor)
+    cursor.expect("FOR")
+    for kind in (ObjectKind.MATERIALIZED_VIEW, ObjectKind.INDEX):
+        if cursor.accept(*kind.value.split()):
+            return ExplainPlan(stage, Maintained(kind, cursor.name()), shape)
+    if cursor.looking_at("VIEW") or cursor.looking_at("CREATE"):
+        raise cursor.unsupported(
+            f"{cursor.statement} FOR {cursor.token.upper}",
+            "Name a materialized view or an index, or write the query.",
+        )
+    return ExplainPlan(stage, read_timeless_query(cursor), shape)
 
 
 def _explain_incremental(cursor: TokenCursor) -> ExplainIncremental:
@@ -343,13 +389,12 @@ def _refuse_explain(cursor: TokenCursor) -> None:
         ("ANALYZE", "HINTS"),
         ("KEY", "SCHEMA"),
         ("VALUE", "SCHEMA"),
-        ("PLAN", "FOR"),
         ("REPLAN", "FOR"),
     }
-    first, second = cursor.token.upper, cursor.peek().upper
-    stage = first in _PLAN_STAGES and (second == "PLAN" or first == "LOCALLY")
-    if stage or (first, second) in refused:
-        raise cursor.unsupported(
-            f"EXPLAIN {first} {second}",
-            "EXPLAIN shows Spark's plan, EXPLAIN INCREMENTAL how a view is maintained.",
-        )
+    for words in (*sorted(refused), *_OTHER_STAGES):
+        if cursor.looking_at(*words):
+            raise cursor.unsupported(
+                f"EXPLAIN {' '.join(words)}",
+                "EXPLAIN shows Spark's plan, EXPLAIN INCREMENTAL how a view is maintained, EXPLAIN "
+                "OPTIMIZED PLAN and EXPLAIN PHYSICAL PLAN by which operators.",
+            )

@@ -488,6 +488,23 @@ class ExplainAnalyze:
 
 
 @dataclass(frozen=True, slots=True)
+class Maintained:
+    """A materialized view or an index by its name."""
+
+    kind: ObjectKind
+    name: QualifiedName
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainPlan:
+    """A question for the plan by which a query is maintained, as it would be or as it is."""
+
+    stage: Literal["OPTIMIZED", "PHYSICAL"]
+    target: TextSlice | Maintained
+    format: Literal["TEXT", "JSON"] = "TEXT"
+
+
+@dataclass(frozen=True, slots=True)
 class Begin:
     """`isolation` is lower case; None and `read_only` None: not said."""
 
@@ -533,6 +550,14 @@ class AlterRename:
     name: QualifiedName
     new_name: QualifiedName
     if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SwapSchemas:
+    """ALTER SCHEMA ... SWAP WITH: each gets the name of the other."""
+
+    name: QualifiedName
+    other: QualifiedName
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,6 +647,7 @@ Statement = (
     | ExplainTimestamp
     | ExplainIncremental
     | ExplainAnalyze
+    | ExplainPlan
     | Begin
     | Commit
     | Rollback
@@ -629,6 +655,7 @@ Statement = (
     | ResetVariable
     | AlterSystem
     | AlterRename
+    | SwapSchemas
     | AlterSetRetainHistory
     | AlterSinkFrom
     | AlterApplyReplacement
