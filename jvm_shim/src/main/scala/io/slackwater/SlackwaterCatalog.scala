@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.catalog._
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction
 import org.apache.spark.sql.connector.expressions.Transform
 import org.apache.spark.sql.slackwater.catalog.{
+  CollectionChangelog,
   Definitions,
   GivenRelations,
   SlackwaterTable,
@@ -87,13 +88,21 @@ class SlackwaterCatalog
 
   /** For `VERSION AS OF`: a version is a time in milliseconds. */
   override def loadTable(ident: Identifier, version: String): Table = {
-    val time = Try(version.trim.toLong).toOption.filter(_ >= 0).getOrElse {
-      throw DataErrors.invalidAsOf(
-        s"VERSION $version",
-        "the versions of a collection are its times"
+    loadAt(ident, SlackwaterTable.version(version))
+  }
+
+  /** For `CHANGES`. */
+  override def loadChangelog(
+      ident: Identifier,
+      context: ChangelogContext,
+      options: CaseInsensitiveStringMap
+  ): Changelog = loadRelation(ident) match {
+    case table: SlackwaterTable => CollectionChangelog.of(table, context)
+    case _                      =>
+      throw DataErrors.unsupported(
+        s"CHANGES of the view ${text(ident)}",
+        "Make a materialized view of its query."
       )
-    }
-    loadAt(ident, time)
   }
 
   private def loadAt(ident: Identifier, timeMs: Long): Table = {

@@ -2,6 +2,8 @@ package org.apache.spark.sql.slackwater.catalog
 
 import java.util
 
+import scala.util.Try
+
 import com.fasterxml.jackson.databind.node.ObjectNode
 
 import org.apache.spark.sql.connector.catalog.{
@@ -114,4 +116,16 @@ private final class UnboundScan(table: SlackwaterTable) extends Scan {
   override def readSchema: StructType = table.dataSchema
   override def description: String = s"${table.name}, not bound to a time"
   override def toBatch: Batch = throw DataErrors.unbound(table.name)
+}
+
+private[slackwater] object SlackwaterTable {
+
+  /** The time (ms) that a version of a collection is. Raises SLACKWATER_INVALID_AS_OF. */
+  def version(text: String): Long =
+    Try(text.trim.toLong).toOption.filter(_ >= 0).getOrElse {
+      throw DataErrors.invalidAsOf(
+        s"VERSION $text",
+        "the versions of a collection are its times"
+      )
+    }
 }

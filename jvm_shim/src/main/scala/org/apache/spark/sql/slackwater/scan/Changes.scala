@@ -57,6 +57,23 @@ private[slackwater] final class Changes(
     Project(named(changes), Generate(copies, Nil, outer = false, None, Seq(copy), came))
   }
 
+  /** What has changed after `time` (ms), in Spark's form: each row that came or went, how, and when; under
+    * the attributes of `output`.
+    */
+  def log(time: Long, output: Seq[AttributeReference]): LogicalPlan = {
+    val changes = consolidated(time)
+    val (at, diff) = (PartScan.attribute(changes, Wire.TimeColumn), changes.output.last)
+    val copy = AttributeReference("copy", BooleanType, nullable = false)()
+    val copies = ReplicateByMultiplicity(Abs(diff, failOnError = false))
+    val kind = If(GreaterThan(diff, Literal(0L)), Literal("insert"), Literal("delete"))
+    val values = columns.map(field => PartScan.attribute(changes, Stored.column(field.name))) ++
+      Seq(kind, at, MillisToTimestamp(at))
+    val named = values.zip(output).map { case (value, wanted) =>
+      Alias(value, wanted.name)(wanted.exprId, wanted.qualifier, Some(wanted.metadata))
+    }
+    Project(named, Generate(copies, Nil, outer = false, None, Seq(copy), changes))
+  }
+
   private def consolidated(time: Long): LogicalPlan = {
     val stored = scan.parts.schema
     val range = scan.parts.json.deepCopy[ObjectNode]()

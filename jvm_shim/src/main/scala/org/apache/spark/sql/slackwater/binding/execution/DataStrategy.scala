@@ -19,6 +19,7 @@ import org.apache.spark.sql.slackwater.scan.execution.{
   SlotRowsExec
 }
 import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundChanges,
   BoundScan,
   ConcernedRows,
   ConsolidatedRows,
@@ -52,6 +53,7 @@ private[slackwater] object DataStrategy extends SparkStrategy {
         case _           => Nil
       }
     case scan: BoundScan        => throw DataErrors.unbound(scan.name)
+    case changes: BoundChanges  => throw DataErrors.unbound(changes.scan.name)
     case scan: UnboundScan      => throw DataErrors.unbound(scan.name)
     case view: IndexedView      => Seq(planLater(view.child))
     case rows: ConsolidatedRows => Seq(planLater(rows.child))

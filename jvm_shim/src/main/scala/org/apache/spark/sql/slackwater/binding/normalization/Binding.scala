@@ -17,6 +17,7 @@ import org.apache.spark.sql.slackwater.binding.logical.{
   Statement,
   StatementBinding
 }
+import org.apache.spark.sql.slackwater.catalog.CollectionChangelog
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
 import org.apache.spark.sql.slackwater.process.{RunningStatement, SparkSessions}
 import org.apache.spark.sql.slackwater.protocol.Json
@@ -156,7 +157,7 @@ object Binding {
   private[slackwater] def concerns(plan: LogicalPlan): Boolean = {
     var found = false
     plan.foreachWithSubqueries {
-      case V2Relation(Ours(_))                           => found = true
+      case V2Relation(Ours(_) | CollectionChangelog(_))  => found = true
       case _: AsOf                                       => found = true
       case write: V2WriteCommand if Ours.is(write.table) => found = true
       case node => if (node.expressions.exists(_.exists(_.isInstanceOf[MzNow]))) found = true

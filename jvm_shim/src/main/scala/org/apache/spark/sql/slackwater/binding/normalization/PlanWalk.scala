@@ -8,16 +8,22 @@ import org.apache.spark.sql.catalyst.analysis.EliminateSubqueryAliases
 import org.apache.spark.sql.catalyst.expressions.{AttributeReference, Literal, PlanExpression}
 import org.apache.spark.sql.catalyst.expressions.Literal.TrueLiteral
 import org.apache.spark.sql.catalyst.plans.logical._
+import org.apache.spark.sql.catalyst.types.DataTypeUtils.toAttributes
 import org.apache.spark.sql.connector.catalog.TableCapability
 import org.apache.spark.sql.connector.write.RowLevelOperationTable
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.binding.{MzNow, OurView, Ours, ReadTime}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
-import org.apache.spark.sql.slackwater.catalog.{IdentifiedTable, SlackwaterTable}
+import org.apache.spark.sql.slackwater.catalog.{
+  CollectionChangelog,
+  IdentifiedTable,
+  SlackwaterTable
+}
 import org.apache.spark.sql.slackwater.hold.Hold
 import org.apache.spark.sql.slackwater.protocol.{Coordinator, DataErrors, RelationRead, Wire}
 import org.apache.spark.sql.slackwater.scan.logical.{
+  BoundChanges,
   BoundParts,
   BoundScan,
   IndexedView,
@@ -57,6 +63,11 @@ private[slackwater] abstract class PlanWalk {
       t: SlackwaterTable,
       at: Option[ReadTime]
   ): LogicalPlan
+  protected def changed(
+      r: DataSourceV2Relation,
+      changes: CollectionChangelog,
+      at: Option[ReadTime]
+  ): LogicalPlan
   protected def view(view: View, id: String)(walked: => LogicalPlan): LogicalPlan
   protected def now(expression: MzNow, at: Option[ReadTime]): Literal
   protected def rowLevel(write: WriteDelta, table: SlackwaterTable): WriteDelta
@@ -72,7 +83,8 @@ private[slackwater] abstract class PlanWalk {
     case write: V2WriteCommand if startsOwnExecution(write) =>
       // The query runs as an execution of its own, from the analyzed plan that Spark has kept.
       write.withNewQuery(LocalRelation(write.query.output))
-    case r @ V2Relation(Ours(table)) => relation(r, table, at)
+    case r @ V2Relation(Ours(table))                  => relation(r, table, at)
+    case r @ V2Relation(CollectionChangelog(changes)) => changed(r, changes, at)
     case v @ OurView(id)             => view(v.asInstanceOf[View], id)(descend(v, at))
     case other                       => descend(other, at)
   }
@@ -162,6 +174,18 @@ private final class Collector extends PlanWalk {
     r
   }
 
+  /** It is bound at both ends: what has changed since a time is known as long as that can be read. */
+  override protected def changed(
+      r: DataSourceV2Relation,
+      changes: CollectionChangelog,
+      at: Option[ReadTime]
+  ): LogicalPlan = {
+    val times = changes.times
+    relations += ((changes.table, Some(ReadTime(times.after, atLeast = false)), None))
+    relations += ((changes.table, times.until.map(ReadTime(_, atLeast = false)), at))
+    r
+  }
+
   override protected def view(view: View, id: String)(walked: => LogicalPlan): LogicalPlan = {
     views += id
     walked
@@ -194,7 +218,19 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
       r: DataSourceV2Relation,
       table: SlackwaterTable,
       at: Option[ReadTime]
+  ): LogicalPlan = scan(table, underTheirNames(r.output, table))
+
+  override protected def changed(
+      r: DataSourceV2Relation,
+      changes: CollectionChangelog,
+      at: Option[ReadTime]
   ): LogicalPlan = {
+    next += 1
+    val until = scan(changes.table, toAttributes(changes.table.dataSchema))
+    BoundChanges(until, changes.times.after, r.output)
+  }
+
+  private def scan(table: SlackwaterTable, output: Seq[AttributeReference]): BoundScan = {
     val (_, own, around) = wanted.relations(next)
     val parts = bound.relation(next)
     next += 1
@@ -203,7 +239,7 @@ private final class Substitution(bound: Bound, wanted: Collector) extends PlanWa
     BoundScan(
       DataErrors.nameOf(table.description),
       ScanIdentity(table.id, asOf, if (pinned) 0L else bound.sequence),
-      underTheirNames(r.output, table),
+      output,
       BoundParts(parts, Stored.columns(table.dataSchema), bound.hold)
     )
   }

@@ -4,8 +4,8 @@ import org.apache.spark.sql.catalyst.optimizer.{InferFiltersFromConstraints, Pus
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.scan.{Finishing, IndexJoin, IndexScan, PartScan}
-import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, Indexed, IndexedView}
+import org.apache.spark.sql.slackwater.scan.{Changes, Finishing, IndexJoin, IndexScan, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.logical.{BoundChanges, BoundScan, Indexed, IndexedView}
 
 /** Replaces bound scans, and views that have indexes, by what an index finds for their conditions, or
   * by plans over their parts and by their queries.
@@ -16,7 +16,7 @@ import org.apache.spark.sql.slackwater.scan.logical.{BoundScan, Indexed, Indexed
 private[slackwater] final case class ExpandScans(session: SparkSession) extends Rule[LogicalPlan] {
   override def apply(plan: LogicalPlan): LogicalPlan =
     if (plan.exists(_.isInstanceOf[IndexedView])) withoutViews(plan)
-    else if (!plan.exists(_.isInstanceOf[BoundScan])) plan
+    else if (!plan.exists(isBound)) plan
     else
       byIndex(plan).transformDown {
         case project @ Project(_, scan: BoundScan) =>
@@ -24,8 +24,14 @@ private[slackwater] final case class ExpandScans(session: SparkSession) extends 
         case project @ Project(_, filter @ Filter(_, scan: BoundScan)) =>
           val wanted = project.references ++ filter.references
           project.copy(child = filter.copy(child = PartScan.snapshot(session, scan, wanted)))
-        case scan: BoundScan => PartScan.snapshot(session, scan, scan.outputSet)
+        case scan: BoundScan       => PartScan.snapshot(session, scan, scan.outputSet)
+        case changed: BoundChanges =>
+          val columns = Sources.stored(changed.scan.schema)
+          new Changes(session, changed.scan, columns).log(changed.after, changed.output)
       }
+
+  private def isBound(node: LogicalPlan): Boolean =
+    node.isInstanceOf[BoundScan] || node.isInstanceOf[BoundChanges]
 
   /** The plan without the outermost views that have indexes. Of those whose rows no index has, the
     * queries are there, into which Spark pushes what is asked before this rule comes to them again.
