@@ -84,8 +84,8 @@ class Bench:
     ) -> None:
         """`shards_of` gives a worker its shards and their commits; `engine` None: one of its own.
 
-        `monotonic` is the workers' clock. `limits` None: the usual ones, but that a tick of few rows
-        is quick however slow the machine is.
+        `monotonic` is the workers' clock. `limits` None: the usual ones, but a tick of few rows is
+        quick however slow the machine is.
         """
         self.environment = new_environment(f"sqlite:///{directory}/m.db", directory)
         self.client: PersistClient = self.environment.lead()

@@ -3,7 +3,6 @@ package io.slackwater
 import java.util
 
 import scala.jdk.CollectionConverters._
-import scala.util.Try
 
 import com.fasterxml.jackson.databind.JsonNode
 import com.fasterxml.jackson.databind.node.ObjectNode

@@ -40,6 +40,7 @@ import org.apache.spark.sql.execution.datasources.{HadoopFsRelation, LogicalRela
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.AsOf
+import org.apache.spark.sql.slackwater.catalog.CollectionChangelog
 import org.apache.spark.sql.slackwater.plans.expressions.Dated
 import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.slackwater.protocol.Json
@@ -179,6 +180,10 @@ private[slackwater] object Analysis {
         relations += table.id
         if (table.asOf.nonEmpty) timed += table.name
         if (named) namedRelations += table.id
+      case V2Relation(CollectionChangelog(changes)) =>
+        relations += changes.table.id
+        timed += changes.name
+        if (named) namedRelations += changes.table.id
       case AsOf(_, time, _)            => timed += s"its query AS OF ${time.sql}"
       case other: DataSourceV2Relation => foreign += other.name
       case V1Relation(files: HadoopFsRelation) if files.location.isInstanceOf[PartIndex] =>

@@ -18,22 +18,25 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
   * Each change is a row that came or went at one time, which is its version. As of a table, Spark
   * never scans it.
   */
-private[slackwater] final case class CollectionChangelog(table: SlackwaterTable, times: Times)
-    extends Changelog {
+final case class CollectionChangelog(table: SlackwaterTable, times: Times) extends Changelog {
   override def name: String = s"the changes of ${table.name}"
   override def columns: Array[Column] =
-    CatalogV2Util.structTypeToV2Columns(StructType(table.dataSchema ++ CollectionChangelog.OfChange))
+    CatalogV2Util.structTypeToV2Columns(
+      StructType(table.dataSchema ++ CollectionChangelog.OfChange)
+    )
+  // Each of these asks Spark to match rows by a key that the collection has not got. What would need
+  // it is refused by `of`.
   override def containsCarryoverRows: Boolean = false
-  override def containsIntermediateChanges: Boolean = true
-  override def representsUpdateAsDeleteAndInsert: Boolean = true
+  override def containsIntermediateChanges: Boolean = false
+  override def representsUpdateAsDeleteAndInsert: Boolean = false
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     throw DataErrors.unbound(name)
 }
 
 /** The times after `after` and until `until`, in ms; None: until now. */
-private[slackwater] final case class Times(after: Long, until: Option[Long])
+final case class Times(after: Long, until: Option[Long])
 
-private[slackwater] object CollectionChangelog {
+object CollectionChangelog {
   val OfChange: StructType = new StructType()
     .add("_change_type", StringType, nullable = false)
     .add("_commit_version", LongType, nullable = false)
@@ -59,13 +62,14 @@ private[slackwater] object CollectionChangelog {
         "Compare its contents at two times by EXCEPT ALL."
       )
     }
-    table.dataSchema.names.find(column => OfChange.names.exists(_.equalsIgnoreCase(column))).foreach {
-      column =>
+    table.dataSchema.names
+      .find(column => OfChange.names.exists(_.equalsIgnoreCase(column)))
+      .foreach { column =>
         throw DataErrors.unsupported(
           s"CHANGES of ${table.name}, which has a column $column of its own,",
           "Use SUBSCRIBE."
         )
-    }
+      }
     CollectionChangelog(table, times(table.name, context.range))
   }
 

@@ -118,7 +118,7 @@ private final class UnboundScan(table: SlackwaterTable) extends Scan {
   override def toBatch: Batch = throw DataErrors.unbound(table.name)
 }
 
-private[slackwater] object SlackwaterTable {
+object SlackwaterTable {
 
   /** The time (ms) that a version of a collection is. Raises SLACKWATER_INVALID_AS_OF. */
   def version(text: String): Long =

@@ -8,7 +8,6 @@ import org.apache.spark.sql.catalyst.analysis.AsOfVersion
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
 import org.apache.spark.sql.slackwater.binding.{CallSite, MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.{
   AsOf,
@@ -91,9 +90,8 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
     */
   private def nameOfCached(plan: LogicalPlan, wanted: Collector): LogicalPlan =
     if (!wanted.isPinned) {
-      plan.transform {
-        case relation: DataSourceV2Relation if Ours.is(relation) =>
-          relation.copy(timeTravelSpec = Binding.neverServed)
+      plan.transform { case relation @ V2Relation(Ours(_) | CollectionChangelog(_)) =>
+        relation.copy(timeTravelSpec = Binding.neverServed)
       }
     } else new Substitution(bind(plan, wanted, None, Hold.Now), wanted).statement(plan)
 

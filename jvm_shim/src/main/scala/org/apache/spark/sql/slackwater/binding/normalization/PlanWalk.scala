@@ -85,8 +85,8 @@ private[slackwater] abstract class PlanWalk {
       write.withNewQuery(LocalRelation(write.query.output))
     case r @ V2Relation(Ours(table))                  => relation(r, table, at)
     case r @ V2Relation(CollectionChangelog(changes)) => changed(r, changes, at)
-    case v @ OurView(id)             => view(v.asInstanceOf[View], id)(descend(v, at))
-    case other                       => descend(other, at)
+    case v @ OurView(id) => view(v.asInstanceOf[View], id)(descend(v, at))
+    case other           => descend(other, at)
   }
 
   private def descend(plan: LogicalPlan, at: Option[ReadTime]): LogicalPlan =

@@ -4,7 +4,14 @@ import org.apache.spark.sql.catalyst.optimizer.{InferFiltersFromConstraints, Pus
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.slackwater.scan.{Changes, Finishing, IndexJoin, IndexScan, PartScan, Sources}
+import org.apache.spark.sql.slackwater.scan.{
+  Changes,
+  Finishing,
+  IndexJoin,
+  IndexScan,
+  PartScan,
+  Sources
+}
 import org.apache.spark.sql.slackwater.scan.logical.{BoundChanges, BoundScan, Indexed, IndexedView}
 
 /** Replaces bound scans, and views that have indexes, by what an index finds for their conditions, or
