@@ -100,7 +100,8 @@ def test_a_view_follows_a_table_whatever_is_done_to_it(workplace):
     last = DeltaTable(str(path)).version()
     assert place.rows("SELECT * FROM read_so_far") == [[last + 1]]
     ((_, created),) = place.rows("SHOW CREATE SOURCE sales")
-    assert f"FROM DELTA (PATH '{path}') EXPOSE PROGRESS AS `read_so_far`" in created
+    progress = f"`slackwater`.`{place.schema}`.`read_so_far`"
+    assert f"FROM DELTA (PATH '{path}') EXPOSE PROGRESS AS {progress}" in created
     assert place.rows(
         "SELECT type, connection_id FROM slackwater.mz_catalog.mz_sources WHERE name = 'sales'"
     ) == [["delta", None]]
