@@ -38,7 +38,7 @@ from pyiceberg.types import (
 from tests.support.iceberg.java import Tables, a_target
 from tests.support.iceberg.writing import an_origin, written_by_java
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.adapter.external.iceberg_rows import KeptDeletes
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier

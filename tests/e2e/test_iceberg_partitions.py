@@ -11,7 +11,7 @@ from pyiceberg.transforms import parse_transform
 from tests.support.iceberg.java import Tables, a_target
 from tests.support.iceberg.writing import an_origin
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.lake.table import LakeChanges, LakeProgress

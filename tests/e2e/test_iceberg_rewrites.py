@@ -14,7 +14,7 @@ from tests.e2e.test_iceberg_tables import ALL, Killed, dies
 from tests.support.iceberg.java import Tables, a_target
 from tests.support.iceberg.writing import an_origin, written_by_java
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.iceberg.compaction import CompactionBounds

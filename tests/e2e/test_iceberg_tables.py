@@ -20,7 +20,8 @@ from pyiceberg.catalog import load_catalog
 from tests.chaos.test_delta_sink_killed import DESC, UPDATES, write
 from tests.support.iceberg.java import Tables, a_target
 
-from slackwater.adapter.external.iceberg import IcebergSinkTable, IcebergTarget, catalog_properties
+from slackwater.adapter.external.iceberg import IcebergSinkTable, IcebergTarget
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.adapter.external.iceberg_files import CommitFiles
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Frontier

@@ -470,6 +470,16 @@ connected = (
             st.builds(ConnectionOption, st.just("CREDENTIAL"), names),
         ),
     )
+    | st.builds(
+        CreateConnection,
+        names,
+        st.just("ICEBERG CATALOG"),
+        st.tuples(
+            st.just(ConnectionOption("CATALOG TYPE", ("glue",))),
+            st.just(ConnectionOption("WAREHOUSE", ("s3://bucket/path",))),
+            st.builds(ConnectionOption, st.just("AWS CONNECTION"), names),
+        ),
+    )
 )
 altered = st.builds(AlterConnection, names, given_options, validate=booleans) | st.builds(
     AlterConnection,

@@ -28,7 +28,8 @@ from tests.support.iceberg.java import Tables
 from tests.support.iceberg.writing import written_by_java
 from tests.support.storage.fake_lakes import Faulty
 
-from slackwater.adapter.external.iceberg import IcebergTarget, catalog_properties
+from slackwater.adapter.external.iceberg import IcebergTarget
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.storage.iceberg.compaction import CompactionBounds
 from slackwater.storage.iceberg.schema import sink_columns
 from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig

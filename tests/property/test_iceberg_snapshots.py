@@ -25,7 +25,7 @@ from tests.property.histories import histories
 from tests.support.iceberg.java import Tables
 from tests.support.iceberg.writing import an_origin, written_by_java
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.storage.iceberg.columns import table_columns
 from slackwater.storage.ingestion import IngestionStep
 from slackwater.storage.lake.ingestion import LakeIngestion, LakeTableConfig

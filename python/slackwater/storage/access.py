@@ -147,20 +147,23 @@ class AwsAccess:
 
 @dataclass(frozen=True, slots=True)
 class IcebergAccess:
-    """A catalog of Iceberg: tables in a database (sql), or a server (rest).
+    """A catalog of Iceberg: tables in a database (sql), a server of Iceberg's protocol (rest,
+    s3tablesrest), a metastore of Hive (hive), or Glue of AWS (glue).
 
     `url` has no password: `credential` is that of the database's user, or what a server takes for a
-    token. `catalog_name` None: the usual one, by which a database knows its tables. `version` is
-    another one after each change, as of the others.
+    token. None, of Glue: its own address. `catalog_name` None: the usual one, by which a database
+    knows its tables. `aws` is who one is for a catalog of AWS, and for files without an access of
+    their own. `version` is another one after each change, as of the others.
     """
 
     catalog_type: str
-    url: str
+    url: str | None
     warehouse: str | None
     catalog_name: str | None = None
     credential: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     scope: str | None = None
+    aws: AwsAccess | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     version: str = ""
 

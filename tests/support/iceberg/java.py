@@ -35,6 +35,7 @@ class Java:
     folder: Path
     _url: str | None = field(default=None, init=False)
     _server: Any = field(default=None, init=False)
+    _metastore: str | None = field(default=None, init=False)
 
     def rows(self, metadata_location: str) -> list[list[object]]:
         """The rows of the table with that metadata, sorted by their text. Values that Python does
@@ -87,6 +88,28 @@ class Java:
                 self._url = f"http://127.0.0.1:{port}"
                 break
         return self._url
+
+    @property
+    def metastore(self) -> str:
+        """The address of a metastore of Hive with a database in memory, made once it is asked for.
+        It is one of Spark's jars."""
+        if self._metastore is None:
+            hive = self.gateway.jvm.org.apache.hadoop.hive
+            settings = hive.conf.HiveConf()
+            for name, value in {
+                "javax.jdo.option.ConnectionURL": "jdbc:derby:memory:hive;create=true",
+                "datanucleus.schema.autoCreateAll": "true",
+                "datanucleus.connectionPoolingType": "HikariCP",
+                "hive.metastore.schema.verification": "false",
+                "hive.metastore.warehouse.dir": str(self.folder / "hive"),
+            }.items():
+                settings.set(name, value)
+            hive.metastore.txn.TxnDbUtil.prepDb(settings)
+            bridge = hive.shims.ShimLoader.getHadoopThriftAuthBridge()
+            with held_port() as port:
+                hive.metastore.MetaStoreUtils.startMetaStore(port, bridge, settings)
+            self._metastore = f"thrift://127.0.0.1:{port}"
+        return self._metastore
 
     @property
     def warehouse(self) -> str:

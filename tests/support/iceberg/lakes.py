@@ -9,7 +9,7 @@ from typing import Any
 from pyiceberg.catalog import Catalog, load_catalog
 from tests.support.iceberg.java import Java, Tables
 
-from slackwater.adapter.external.iceberg import catalog_properties
+from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 
 
 @dataclass(frozen=True)

@@ -298,7 +298,7 @@ TEXTS = {
     "HOST KEY": (HOST_KEY,),
 }
 CHOICES = {option: [(word,) for word in words] for option, words in WORDS.items()} | {
-    "URL": [("http://h",), ("postgresql://u@h/d",), ("sqlite:////f",)]
+    "URL": [("http://h",), ("postgresql://u@h/d",), ("sqlite:////f",), ("thrift://h",)]
 }
 SECRET_ID = user_id(9)
 values = {

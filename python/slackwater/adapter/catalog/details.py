@@ -196,14 +196,14 @@ class ConnectionDetails:
         return tuple(dict.fromkeys(found))
 
     @property
-    def tunnel(self) -> GlobalId | None:
-        """The connection to the SSH tunnel that it goes through."""
+    def through(self) -> GlobalId | None:
+        """The connection that it needs: to the SSH tunnel that it goes through, or to AWS."""
         return next((e.connection for e in self.settings if e.connection is not None), None)
 
     @property
     def depends_on(self) -> tuple[GlobalId, ...]:
         """The ids of all that it needs."""
-        return (*self.secrets, *(() if self.tunnel is None else (self.tunnel,)))
+        return (*self.secrets, *(() if self.through is None else (self.through,)))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of an option; none: it is a secret, or not there."""

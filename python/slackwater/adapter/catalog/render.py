@@ -335,7 +335,7 @@ def _create_index_sql(on: CatalogItem, index: CatalogItem, cluster: str | None) 
 
 
 def _create_connection_sql(state: CatalogState, item: CatalogItem) -> str:
-    """The statement with the names that secrets and a tunnel have now."""
+    """The statement with the names that secrets and another connection have now."""
     details = item.of(ConnectionDetails)
 
     def value(setting: ConnectionSetting) -> tuple[str, ...] | QualifiedName:

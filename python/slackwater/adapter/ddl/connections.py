@@ -18,6 +18,7 @@ from slackwater.adapter.sources.connections import Connections
 from slackwater.adapter.sources.tunnel_keys import KeyPair, TunnelKeys
 from slackwater.planner.parser.connection_options import (
     FORMS,
+    LEADS_TO,
     VALIDATED,
     Form,
     check,
@@ -149,19 +150,17 @@ class ConnectionDefinitions:
     def _settings(
         self, context: Context, options: Iterable[ConnectionOption]
     ) -> tuple[ConnectionSetting, ...]:
-        """The options with the ids of secrets and tunnels. Raises SLACKWATER_UNKNOWN_OBJECT."""
+        """The options with ids of secrets and connections. Raises SLACKWATER_UNKNOWN_OBJECT."""
 
         def setting(option: ConnectionOption) -> ConnectionSetting:
             if not isinstance(option.value, QualifiedName):
                 return ConnectionSetting(option.name, option.value)
             if FORMS[option.name] is Form.CONNECTION:
-                tunnel = self._changes.state.get(
-                    *context.resolve(option.value), ItemKind.CONNECTION
-                )
-                kind = tunnel.of(ConnectionDetails).kind
-                if kind != "SSH TUNNEL":
+                other = self._changes.state.get(*context.resolve(option.value), ItemKind.CONNECTION)
+                kind = other.of(ConnectionDetails).kind
+                if kind != LEADS_TO[option.name]:
                     raise invalid(option.name, _CONNECTION, f"the connection is one to {kind}")
-                return ConnectionSetting(option.name, connection=tunnel.id)
+                return ConnectionSetting(option.name, connection=other.id)
             named = context.resolve(option.value)
             secret = self._changes.state.get(*named, ItemKind.SECRET).id
             return ConnectionSetting(option.name, secret=secret)

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass, replace
 
 from slackwater.adapter.catalog.context import Context
+from slackwater.adapter.catalog.details import ConnectionDetails
 from slackwater.adapter.catalog.model import CatalogState
 from slackwater.adapter.catalog.render import name_of
 from slackwater.adapter.ddl.planned_schemas import connection_named
@@ -17,6 +18,8 @@ from slackwater.repr.ids import GlobalId
 from slackwater.storage.discovery import local_path
 from slackwater.storage.lake.config import DeltaPlace, IcebergPlace
 
+_FLAT = ("hive", "glue", "s3tablesrest")
+"""Types of catalogs that have no namespaces in namespaces."""
 _S3 = re.compile(r"s3a?://", re.IGNORECASE)
 
 
@@ -59,8 +62,15 @@ def _s3(path: str, statement: str) -> str:
 def named_table(
     state: CatalogState, context: Context, table: IcebergTable, statement: str
 ) -> NamedTable:
-    """The Iceberg table that a statement names. Raises what `connection_named` raises."""
+    """The Iceberg table that a statement names.
+
+    Raises SLACKWATER_INVALID_OPTION, and what `connection_named` raises.
+    """
     catalog = connection_named(state, context, table.connection, "ICEBERG CATALOG", statement)
+    kind = catalog.of(ConnectionDetails).texts("CATALOG TYPE")[0]
+    if kind in _FLAT and "." in table.namespace:
+        reason = f"namespaces of a catalog of the type {kind} have one part"
+        raise invalid_option("NAMESPACE", statement, table.namespace, reason)
     named, aws = replace(table, connection=name_of(catalog)), None
     if table.aws is not None:
         files = connection_named(state, context, table.aws, "AWS", statement)

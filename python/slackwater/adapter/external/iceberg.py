@@ -15,15 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import sqlalchemy.engine
-import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.aws import in_role
+from slackwater.adapter.external.iceberg_catalogs import failures, opened
 from slackwater.adapter.external.iceberg_files import CommitFiles, has_files
 from slackwater.adapter.external.iceberg_listing import Listed
 from slackwater.adapter.external.iceberg_partitions import WrittenSpec, whole_spec, written_spec
-from slackwater.adapter.external.iceberg_requests import rest_catalog
 from slackwater.adapter.external.iceberg_rewrites import CurrentFiles, Manifests, Rewritten
 from slackwater.adapter.external.iceberg_rows import schema_json
 from slackwater.repr.errors import FatalError, SlackwaterError, first_line, user_error
@@ -61,8 +58,6 @@ _PROPERTIES = {
 }
 """Properties of tables that sinks make. Each commit writes the table's metadata anew: without the
 second one, all of these files would stay."""
-NEW_CATALOG = "default"
-"""The name of a catalog in a database that names none: the one that pyiceberg takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -482,73 +477,3 @@ def history_of(metadata: Any) -> History:
         snapshot = None if parent_id is None else metadata.snapshot_by_id(parent_id)
     sequence = 0 if current is None else current.sequence_number or 0
     return History(tuple(summaries), sequence, frozenset(aside))
-
-
-def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
-    """The catalog to which a connection leads, with keys of the role of `aws` if it has one.
-
-    Raises what `failures` lists, and SLACKWATER_CONNECTOR_MISSING.
-    """
-    # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
-    files = None if aws is None else in_role(aws)
-    name, properties = access.catalog_name or NEW_CATALOG, catalog_properties(access, files)
-    if access.catalog_type == "rest":
-        return rest_catalog(library, name, properties)
-    return library.catalog.load_sql(name, properties)
-
-
-def catalog_properties(access: IcebergAccess, aws: AwsAccess | None) -> dict[str, str]:
-    """The settings of pyiceberg for a connection, and for one to where the files are.
-
-    A role is none of them: Arrow takes it or keys, and asks AWS alone.
-    """
-    found: dict[str, str | None] = {"type": access.catalog_type, "warehouse": access.warehouse}
-    if access.catalog_type == "sql":
-        found["uri"] = database_url(access.url, access.credential)
-    else:
-        found |= {
-            "uri": access.url,
-            "credential": access.credential,
-            "token": access.token,
-            "scope": access.scope,
-        }
-    if aws is not None:
-        found |= {
-            "s3.region": aws.region,
-            "s3.endpoint": aws.endpoint,
-            "s3.access-key-id": aws.access_key_id,
-            "s3.secret-access-key": aws.secret_access_key,
-            "s3.session-token": aws.session_token,
-        }
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def database_url(url: str, password: str | None) -> str:
-    """The URL of SQLAlchemy's with the password, and with the driver that is an extra of ours.
-
-    Raises SLACKWATER_CONNECTOR_MISSING.
-    """
-    made = sqlalchemy.engine.make_url(url)
-    if made.drivername == "postgresql":
-        libraries.psycopg()
-        made = made.set(drivername="postgresql+psycopg")
-    if password is not None:
-        made = made.set(password=password)
-    return made.render_as_string(hide_password=False)
-
-
-def failures(library: Any) -> tuple[type[Exception], ...]:
-    """The errors of a catalog, its database and its files that do not do what they are asked."""
-    known = library.exceptions
-    return (
-        OSError,
-        pa.ArrowException,
-        sqlalchemy.exc.SQLAlchemyError,
-        known.RESTError,
-        known.CommitFailedException,
-        known.CommitStateUnknownException,
-        known.NoSuchTableError,
-        known.NoSuchNamespaceError,
-        known.NamespaceAlreadyExistsError,
-        known.TableAlreadyExistsError,
-    )

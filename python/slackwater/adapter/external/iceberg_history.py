@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.iceberg import failures, opened
+from slackwater.adapter.external.iceberg_catalogs import failures, opened
 from slackwater.adapter.external.iceberg_listing import listed
 from slackwater.adapter.external.iceberg_rows import KeptDeletes, TableFiles, schema_json
 from slackwater.repr.errors import SlackwaterError, first_line, user_error

@@ -28,4 +28,14 @@ def rest_catalog(library: Any, name: str, properties: dict[str, str]) -> Any:
             for scheme in ("http://", "https://"):
                 session.mount(scheme, Limited())
 
+        def _init_sigv4(self, session: Any) -> None:
+            super()._init_sigv4(session)
+            signing = session.get_adapter(self.uri)
+            send = signing.send
+
+            def limited(request: Any, *given: Any, **more: Any) -> Any:
+                return send(request, *given, **{**more, "timeout": (CONNECT_S, ANSWER_S)})
+
+            signing.send = limited
+
     return LimitedCatalog(name, **properties)

@@ -113,6 +113,24 @@ def pyiceberg() -> Any:
     return pyiceberg
 
 
+def pyiceberg_hive() -> Any:
+    """The module with catalogs of metastores of Hive. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import pyiceberg.catalog.hive
+    except ImportError:
+        raise _missing("a metastore of Hive", "hive") from None
+    return pyiceberg.catalog.hive
+
+
+def pyiceberg_glue() -> Any:
+    """The module with catalogs of Glue. Raises SLACKWATER_CONNECTOR_MISSING."""
+    try:
+        import pyiceberg.catalog.glue
+    except ImportError:
+        raise _missing("AWS", "aws") from None
+    return pyiceberg.catalog.glue
+
+
 def openlineage() -> Any:
     """The module, with its client and facets. Raises SLACKWATER_CONNECTOR_MISSING."""
     try:

@@ -191,7 +191,7 @@ class Connections:
         )
 
     def _tunnel(self, details: ConnectionDetails) -> SshTunnel | None:
-        used = details.tunnel
+        used = details.through
         return None if used is None else self._tunnels.through(self.ssh(used))
 
     def _ssh(self, item: CatalogItem, details: ConnectionDetails) -> SshAccess:
@@ -236,15 +236,17 @@ class Connections:
     def _iceberg(self, details: ConnectionDetails) -> IcebergAccess:
         opened = self._open(details)
         get = opened.values.get
+        aws = None if details.through is None else self.aws(details.through)
         return IcebergAccess(
             opened.values["CATALOG TYPE"],
-            opened.values["URL"],
+            get("URL"),
             get("WAREHOUSE"),
             get("CATALOG NAME"),
             get("CREDENTIAL"),
             get("TOKEN"),
             get("SCOPE"),
-            opened.secrets,
+            aws,
+            opened.secrets if aws is None else (*opened.secrets, *aws.secrets),
             opened.version,
         )
 
@@ -262,9 +264,9 @@ class Connections:
 
     def _version(self, state: CatalogState, details: ConnectionDetails) -> str:
         used = [f"{each}@{version_of(state.item(each))}" for each in details.secrets]
-        if details.tunnel is not None:
-            tunnel = state.item(details.tunnel).of(ConnectionDetails)
-            used.append(f"{details.tunnel}@({self._version(state, tunnel)})")
+        if details.through is not None:
+            other = state.item(details.through).of(ConnectionDetails)
+            used.append(f"{details.through}@({self._version(state, other)})")
         if details.texts("ASSUME ROLE ARN"):
             # Who notices connects anew, before the keys of the role expire.
             used.append(f"role@{self._clock_ms() // RENEWED_MS}")

@@ -32,7 +32,9 @@ class Form(enum.Enum):
 
 
 TUNNEL = "SSH TUNNEL"
-"""The option that names a connection of that kind."""
+AWS = "AWS CONNECTION"
+LEADS_TO: Mapping[str, ConnectionKind] = {TUNNEL: "SSH TUNNEL", AWS: "AWS"}
+"""The kinds of connections that options name."""
 _TLS = ("SSL CERTIFICATE AUTHORITY", "SSL CERTIFICATE", "SSL KEY")
 _SASL = ("SASL MECHANISMS", "SASL USERNAME", "SASL PASSWORD")
 KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
@@ -63,6 +65,7 @@ KINDS: Mapping[ConnectionKind, tuple[str, ...]] = {
         "CREDENTIAL",
         "TOKEN",
         "SCOPE",
+        AWS,
     ),
     "SSH TUNNEL": ("HOST", "PORT", "USER", "HOST KEY"),
 }
@@ -102,23 +105,40 @@ FORMS: Mapping[str, Form] = {
     "SCOPE": Form.TEXT,
     "HOST KEY": Form.HOST_KEY,
     TUNNEL: Form.CONNECTION,
+    AWS: Form.CONNECTION,
 }
 WORDS: Mapping[str, tuple[str, ...]] = {
     "SECURITY PROTOCOL": ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     "SASL MECHANISMS": ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
     "SSL MODE": ("disable", "require", "verify_ca", "verify_full"),
-    "CATALOG TYPE": ("rest", "sql"),
+    "CATALOG TYPE": ("rest", "sql", "hive", "glue", "s3tablesrest"),
 }
 _REQUIRED: Mapping[ConnectionKind, tuple[str, ...]] = {
     "KAFKA": ("BROKERS",),
     "CONFLUENT SCHEMA REGISTRY": ("URL",),
     "POSTGRES": ("HOST", "DATABASE", "USER"),
     "AWS": (),
-    "ICEBERG CATALOG": ("CATALOG TYPE", "URL"),
+    "ICEBERG CATALOG": ("CATALOG TYPE",),
     "SSH TUNNEL": ("HOST", "USER"),
+}
+_NEEDED_BY_CATALOG: Mapping[str, tuple[str, ...]] = {
+    "rest": ("URL",),
+    "sql": ("URL", "WAREHOUSE"),
+    "hive": ("URL",),
+    "glue": ("WAREHOUSE", AWS),
+    "s3tablesrest": ("URL", "WAREHOUSE", AWS),
+}
+_TAKEN_BY_CATALOG: Mapping[str, tuple[str, ...]] = {
+    "rest": ("WAREHOUSE", "CREDENTIAL", "TOKEN", "SCOPE"),
+    "sql": ("CATALOG NAME", "CREDENTIAL"),
+    "hive": ("WAREHOUSE",),
+    "glue": ("URL",),
+    "s3tablesrest": (),
 }
 DATABASES = ("postgresql", "sqlite")
 """The databases that may be a catalog, as their URLs begin."""
+METASTORE = "thrift"
+"""A metastore of Hive that may be a catalog, likewise."""
 VALIDATED: frozenset[ConnectionKind] = frozenset(
     {"KAFKA", "CONFLUENT SCHEMA REGISTRY", "POSTGRES", "ICEBERG CATALOG"}
 )
@@ -235,21 +255,38 @@ def _check_postgres(given: Given, statement: str) -> None:
 
 
 def _check_iceberg(given: Given, statement: str) -> None:
-    if first_text(given, "CATALOG TYPE") == "rest":
-        _check_server(given, "URL", statement)
-        _exclude(given, ("CATALOG NAME",), statement, "CATALOG TYPE is rest")
-        _with(given, "SCOPE", "CREDENTIAL", statement)
-        return
-    database = (first_text(given, "URL") or "").partition(":")[0]
+    kind = first_text(given, "CATALOG TYPE")
+    for option in _NEEDED_BY_CATALOG[kind or "rest"]:
+        _need(given, option, statement, f"the option {option}, for CATALOG TYPE {kind}")
+    taken = (*_NEEDED_BY_CATALOG[kind or "rest"], *_TAKEN_BY_CATALOG[kind or "rest"])
+    others = (each for each in KINDS["ICEBERG CATALOG"] if each not in ("CATALOG TYPE", *taken))
+    _exclude(given, tuple(others), statement, f"CATALOG TYPE is {kind}")
+    match kind:
+        case "rest":
+            _with(given, "SCOPE", "CREDENTIAL", statement)
+            _check_server(given, "URL", statement)
+        case "glue" | "s3tablesrest":
+            _check_server(given, "URL", statement)
+        case "hive":
+            if _scheme(given, "URL") != METASTORE:
+                reason = "a metastore as 'thrift://host:9083' is expected"
+                raise invalid("URL", statement, reason)
+        case "sql":
+            _check_database(given, statement)
+    warehouse = first_text(given, "WAREHOUSE") or ""
+    if kind in ("sql", "glue") and not re.match(r"/|[a-z][a-z0-9]*://", warehouse):
+        raise invalid("WAREHOUSE", statement, "an address such as 's3://bucket/path' is expected")
+    if kind == "s3tablesrest" and not warehouse.startswith("arn:"):
+        raise invalid("WAREHOUSE", statement, "the ARN of a table bucket is expected")
+
+
+def _check_database(given: Given, statement: str) -> None:
+    database = _scheme(given, "URL")
     if database not in DATABASES:
         reason = "a database as 'postgresql://user@host/database' or 'sqlite:////file' is expected"
         raise invalid("URL", statement, reason)
-    _exclude(given, ("TOKEN", "SCOPE"), statement, "CATALOG TYPE is sql")
     if database == "sqlite":
         _exclude(given, ("CREDENTIAL",), statement, "the database is SQLite")
-    _need(given, "WAREHOUSE", statement, "the option WAREHOUSE, for CATALOG TYPE sql")
-    if not re.match(r"/|[a-z][a-z0-9]*://", first_text(given, "WAREHOUSE") or ""):
-        raise invalid("WAREHOUSE", statement, "an address such as 's3://bucket/path' is expected")
 
 
 def _check_aws(given: Given, statement: str) -> None:
@@ -260,8 +297,12 @@ def _check_aws(given: Given, statement: str) -> None:
 
 
 def _check_server(given: Given, option: str, statement: str) -> None:
-    if (first_text(given, option) or "http").partition(":")[0] in DATABASES:
+    if _scheme(given, option) in (*DATABASES, METASTORE):
         raise invalid(option, statement, SERVER)
+
+
+def _scheme(given: Given, option: str) -> str:
+    return (first_text(given, option) or "").partition(":")[0]
 
 
 def _need(given: Given, option: str, statement: str, expected: str) -> None:

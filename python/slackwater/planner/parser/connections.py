@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from slackwater.planner.parser.connection_options import (
+    AWS,
     DATABASES,
     FORMS,
     KINDS,
+    METASTORE,
     SERVER,
     TUNNEL,
     WORDS,
@@ -51,7 +53,7 @@ _INSTEAD = {
     "MYSQL": "Debezium writes the changes of its tables into topics, which sources of KAFKA read:"
     " the page 'Follow MySQL through Debezium topics' of the documentation says how."
 }
-_REFUSED_OPTIONS = ("AWS PRIVATELINK", "AWS CONNECTION")
+_REFUSED_OPTIONS = ("AWS PRIVATELINK", AWS)
 _KEY_KIND = re.compile(r"ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)")
 _HOST = re.compile(r"[^\s/@,?#]+")
 _BROKER = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^\s:/@,\[\]]+)(?::([0-9]{1,5}))?")
@@ -158,7 +160,8 @@ def _options(
         found.append(ConnectionOption(name, _value(cursor, option)))
         return True
 
-    read_options(cursor, _readers(names, read), refused=(*_REFUSED_OPTIONS, *refused))
+    more = [each for each in _REFUSED_OPTIONS if each not in names]
+    read_options(cursor, _readers(names, read), refused=(*more, *refused))
     _refuse_twice(cursor, [each.name for each in found])
     return tuple(found)
 
@@ -170,7 +173,8 @@ def _names(cursor: TokenCursor, names: Sequence[str]) -> list[str]:
         found.append(_name(option))
         return True
 
-    read_options(cursor, _readers(names, read), refused=_REFUSED_OPTIONS)
+    more = [each for each in _REFUSED_OPTIONS if each not in names]
+    read_options(cursor, _readers(names, read), refused=more)
     return found
 
 
@@ -184,8 +188,8 @@ def _readers(names: Sequence[str], read: ReadValue) -> dict[str, ReadValue]:
 def _refused(cursor: TokenCursor, option: str) -> OptionValue:
     raise cursor.unsupported(
         f"The option {option} of a connection",
-        "CREATE SINK ... USING AWS CONNECTION names it."
-        if option == "AWS CONNECTION"
+        "A connection to ICEBERG CATALOG has it, and CREATE SINK ... USING AWS CONNECTION."
+        if option == AWS
         else "Name an address that can be reached without it.",
     )
 
@@ -261,7 +265,7 @@ def _check_url(cursor: TokenCursor, option: str, url: str) -> None:
         return
     try:
         parts = urlsplit(url)
-        is_good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_good = parts.scheme in ("http", "https", METASTORE) and bool(parts.hostname)
         is_good = is_good and parts.port != 0 and not any(each.isspace() for each in url)
     except ValueError:
         is_good = False

@@ -18,11 +18,17 @@ import sqlalchemy.exc
 from sqlalchemy.engine import URL, make_url
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.iceberg import database_url, failures, opened
+from slackwater.adapter.external.iceberg_catalogs import (
+    database_url,
+    failures,
+    glue_client,
+    metastore_url,
+    opened,
+)
 from slackwater.adapter.external.trials.reaching import SILENT, reached
 from slackwater.adapter.external.trials.steps import Deadline, StepFailed, Target
 from slackwater.repr.errors import first_line
-from slackwater.storage.access import IcebergAccess, Tls
+from slackwater.storage.access import AwsAccess, IcebergAccess, Tls
 
 _PORTS = {"http": 80, "https": 443}
 _POSTGRES_PORT = 5432
@@ -32,15 +38,33 @@ _LOGIN_S = 5.0
 def validate(access: IcebergAccess, deadline: Deadline) -> None:
     """Tries all steps. Raises `StepFailed`, and SLACKWATER_CONNECTOR_MISSING."""
     library = libraries.pyiceberg()
-    if access.catalog_type == "rest":
-        parts = urlsplit(access.url)
-        scheme = parts.scheme.lower()
-        target = Target(parts.hostname or "", parts.port or _PORTS[scheme])
-        tls = Tls() if scheme == "https" else None
-        reached(target, tls, deadline.earlier(_LOGIN_S)).close()
-        _ask(target.address, deadline, lambda: _list(library, access, target.address))
+    if access.catalog_type == "sql":
+        _validate_database(access, deadline)
         return
-    url = make_url(database_url(access.url, access.credential))
+    url = urlsplit(_address(access))
+    scheme = url.scheme.lower()
+    target = Target(url.hostname or "", url.port or _PORTS[scheme])
+    tls = Tls() if scheme == "https" else None
+    reached(target, tls, deadline.earlier(_LOGIN_S)).close()
+    _ask(target.address, deadline, lambda: _list(library, access, target.address))
+
+
+def _address(access: IcebergAccess) -> str:
+    match access.catalog_type:
+        case "hive":
+            return metastore_url(access.url or "")
+        case "glue":
+            client = glue_client(access.aws or AwsAccess(), access.url)
+            try:
+                return str(client.meta.endpoint_url)
+            finally:
+                client.close()
+        case _:
+            return access.url or ""
+
+
+def _validate_database(access: IcebergAccess, deadline: Deadline) -> None:
+    url = make_url(database_url(access.url or "", access.credential))
     if url.database is not None and url.get_backend_name() == "sqlite":
         address = url.database
         _check_folder(address)
