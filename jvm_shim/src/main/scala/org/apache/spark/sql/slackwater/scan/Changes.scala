@@ -52,9 +52,7 @@ private[slackwater] final class Changes(
   def insertsAfter(time: Long): LogicalPlan = {
     val changes = consolidated(time)
     val came = Filter(GreaterThan(changes.output.last, Literal(0L)), changes)
-    val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    val copies = ReplicateByMultiplicity(came.output.last)
-    Project(named(changes), Generate(copies, Nil, outer = false, None, Seq(copy), came))
+    Project(named(changes), ReplicateByMultiplicity.of(came, came.output.last))
   }
 
   /** What has changed after `time` (ms), in Spark's form: each row that came or went, how, and when; under
@@ -63,15 +61,13 @@ private[slackwater] final class Changes(
   def log(time: Long, output: Seq[AttributeReference]): LogicalPlan = {
     val changes = consolidated(time)
     val (at, diff) = (PartScan.attribute(changes, Wire.TimeColumn), changes.output.last)
-    val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    val copies = ReplicateByMultiplicity(Abs(diff, failOnError = false))
     val kind = If(GreaterThan(diff, Literal(0L)), Literal("insert"), Literal("delete"))
     val values = columns.map(field => PartScan.attribute(changes, Stored.column(field.name))) ++
       Seq(kind, at, MillisToTimestamp(at))
     val named = values.zip(output).map { case (value, wanted) =>
       Alias(value, wanted.name)(wanted.exprId, wanted.qualifier, Some(wanted.metadata))
     }
-    Project(named, Generate(copies, Nil, outer = false, None, Seq(copy), changes))
+    Project(named, ReplicateByMultiplicity.of(changes, Abs(diff, failOnError = false)))
   }
 
   private def consolidated(time: Long): LogicalPlan = {

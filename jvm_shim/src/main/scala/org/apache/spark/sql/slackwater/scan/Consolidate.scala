@@ -245,9 +245,7 @@ private[slackwater] object Consolidate {
   /** Filters on columns pass through each of these nodes down to the scans. */
   private def settled(updates: LogicalPlan): LogicalPlan = {
     val sums = Consolidate.updates(updates)
-    val copy = AttributeReference("copy", BooleanType, nullable = false)()
-    val replicas = ReplicateByMultiplicity(sums.output.last)
-    Project(sums.output.init, Generate(replicas, Nil, outer = false, None, Seq(copy), sums))
+    Project(sums.output.init, ReplicateByMultiplicity.of(sums, sums.output.last))
   }
 
   /** What is equal for the same values alone. */

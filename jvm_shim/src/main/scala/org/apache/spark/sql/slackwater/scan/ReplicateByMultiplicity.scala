@@ -3,12 +3,14 @@ package org.apache.spark.sql.slackwater.scan
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{
+  AttributeReference,
   Expression,
   Generator,
   GenericInternalRow,
   UnaryExpression
 }
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback
+import org.apache.spark.sql.catalyst.plans.logical.{Generate, LogicalPlan}
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
 /** As many rows as the multiplicity says, but at most `atMost`, one after the other: they are never
@@ -46,6 +48,13 @@ private[scan] final case class ReplicateByMultiplicity(
   )
 }
 
-private object ReplicateByMultiplicity {
+private[scan] object ReplicateByMultiplicity {
   private val row = new GenericInternalRow(Array[Any](true))
+
+  /** Each row of `rows` as often as `multiplicity` says, and a column behind its own. */
+  def of(rows: LogicalPlan, multiplicity: Expression): LogicalPlan = {
+    val generator = ReplicateByMultiplicity(multiplicity)
+    val copy = AttributeReference("copy", BooleanType, nullable = false)()
+    Generate(generator, Nil, outer = false, None, Seq(copy), rows)
+  }
 }

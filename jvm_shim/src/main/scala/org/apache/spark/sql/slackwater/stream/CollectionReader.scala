@@ -4,6 +4,7 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Literal
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.util.QuotingUtils.quoteNameParts
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.binding.Ours
@@ -61,7 +62,7 @@ private[stream] final class CollectionReader(session: SparkSession, streamed: St
   }
 
   private def bound(after: Option[Long], at: Option[Long]): BoundScan = {
-    val relation = own.table(CollectionReader.quoted(streamed.identifier)).queryExecution.analyzed
+    val relation = own.table(quoteNameParts(streamed.identifier)).queryExecution.analyzed
     relation.foreach {
       case V2Relation(Ours(table)) if table.id != streamed.id =>
         throw DataErrors.streamReplaced(name, streamed.id, table.id)
@@ -92,7 +93,4 @@ private object CollectionReader {
     SparkSessions.makeInternal(own)
     own
   }
-
-  private def quoted(identifier: Seq[String]): String =
-    identifier.map(part => s"`${part.replace("`", "``")}`").mkString(".")
 }

@@ -15,18 +15,14 @@ object RefuseStreams extends Rule[LogicalPlan] {
         s"A stream of ${changes.name} by CHANGES",
         "Use spark.readStream.option('changes', True).table(...)."
       )
-    case WriteInto(name) =>
-      throw DataErrors.unsupported(
-        s"writeStream into $name",
-        "Write each batch by foreachBatch: MERGE does not add one twice that comes again."
-      )
+    case write: WriteToStream =>
+      Ours.unapply(write.sink).foreach { table =>
+        throw DataErrors.unsupported(
+          s"writeStream into ${table.name}",
+          "Write each batch by foreachBatch: MERGE does not add one twice that comes again."
+        )
+      }
+      write
     case other => other
-  }
-
-  private object WriteInto {
-    def unapply(plan: LogicalPlan): Option[String] = plan match {
-      case write: WriteToStream => Ours.unapply(write.sink).map(_.name)
-      case _                    => None
-    }
   }
 }
