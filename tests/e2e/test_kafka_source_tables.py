@@ -81,6 +81,9 @@ def test_tables_with_keys_are_read_again_while_the_others_go_on(place, kafka):
     place.sql("CREATE MATERIALIZED VIEW counted AS SELECT text, count(*) AS n FROM one GROUP BY 1")
     send(kafka, topic, *((b"%d" % n, b"second", 0) for n in range(5)))
     becomes(place, "SELECT count(*) FROM log", [[25]])
+    # Each table begins at the topic's beginning, and may be behind the others there.
+    for name in ("one", "other"):
+        becomes(place, f"SELECT count(*) FROM {name}", [[20]])
     # Retention takes the first messages: keys 10 to 19 have others, keys 5 to 9 have none.
     kafka.delete_records(topic, 0, 10)
     place.sql("ALTER SOURCE s RESNAPSHOT TABLES (one)")
