@@ -264,7 +264,8 @@ def test_a_tick_ends_when_its_view_is_removed(declared, tmp_path, monkeypatch):
             raise
 
     monkeypatch.setattr(SparkProgram, "tick", watched)
-    bench = Bench(tmp_path, declared)
+    # A quick tick ends after a while, and is made in background.
+    bench = Bench(tmp_path, declared, Limits())
     try:
         a = RelationDesc.of(k="integer", v="integer")
         bench.table("a", a)
