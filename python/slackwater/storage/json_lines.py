@@ -22,6 +22,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable
+from json.encoder import encode_basestring
 from typing import Any
 
 import pyarrow as pa
@@ -29,19 +30,41 @@ import pyarrow as pa
 from slackwater.persist.nested import as_type, with_leaves
 from slackwater.repr.relation import EMPTY
 
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_ascii_encoder = json.JSONEncoder(separators=(",", ":"))
+
 
 def json_lines(table: pa.Table) -> bytes:
     """One JSON object for each row, each ended by a newline."""
-    writers = [(field.name, _json_form(field.type)) for field in table.schema]
-    columns = [_plain(column) for column in table.columns]
-    lines: list[str] = []
-    for cells in zip(*columns, strict=True):
-        row = {
-            name: None if cell is None else write(cell)
-            for (name, write), cell in zip(writers, cells, strict=True)
-        }
-        lines.append(json.dumps(row, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
-    return "".join(line + "\n" for line in lines).encode()
+    names = [encode_basestring(field.name).replace("%", "%%") for field in table.schema]
+    line = f"{{{','.join(f'{name}:%s' for name in names)}}}\n"
+    columns = [_texts(column) for column in table.columns]
+    return "".join([line % cells for cells in zip(*columns, strict=True)]).encode()
+
+
+def text_values(column: pa.ChunkedArray) -> list[str | None]:
+    """The values alone: texts as they are, others as JSON writes them in ASCII."""
+    write, encode = _json_form(column.type), _ascii_encoder.encode
+
+    def text(cell: Any) -> str:
+        value = write(cell)
+        return value if isinstance(value, str) else encode(value)
+
+    return [None if cell is None else text(cell) for cell in _plain(column)]
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """The values in JSON."""
+    write, encode = _json_form(column.type), _encoder.encode
+    if pa.types.is_integer(column.type):
+        # What JSON writes is what Python shows.
+        return ["null" if cell is None else str(cell) for cell in _plain(column)]
+
+    def text(cell: Any) -> str:
+        value = write(cell)
+        return encode_basestring(value) if isinstance(value, str) else encode(value)
+
+    return ["null" if cell is None else text(cell) for cell in _plain(column)]
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:

@@ -8,7 +8,6 @@ Source: docs/decisions 0070.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from slackwater.repr.errors import FatalError, SlackwaterError, invalid_option, user_error
 from slackwater.repr.ids import GlobalId
 from slackwater.repr.relation import TIME_COLUMN, RelationDesc, arrow_type, stored_column
-from slackwater.storage.json_lines import json_lines
+from slackwater.storage.json_lines import json_lines, text_values
 from slackwater.storage.kafka.avro_writing import NoAvro
 from slackwater.storage.kafka.protobuf_writing import NoProtobuf
 from slackwater.storage.kafka.sink_avro import (
@@ -336,10 +335,9 @@ class _Payload:
                 each.encode() if isinstance(each, str) else each or b""
                 for each in columns.column(0).to_pylist()
             ]
-        lines = _lines(columns)
         if self.format == "JSON":
-            return lines
-        return [_text(json.loads(each)[self.names[0]]) for each in lines]
+            return _lines(columns)
+        return [(each or "").encode() for each in text_values(columns.column(0))]
 
     def of_pairs(self, rows: pa.Table, old: pa.Array, new: pa.Array) -> Sequence[bytes]:
         """Those of the rows before and after changes, at positions that may be NULL."""
@@ -357,13 +355,6 @@ class _Payload:
             raise FatalError("a sink has to have the ids of its schemas")
         begin = form.begin(self.schema)
         return [begin + each for each in found]
-
-
-def _text(value: Any) -> bytes:
-    if value is None:
-        return b""
-    shown = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-    return shown.encode()
 
 
 def _lines(table: pa.Table) -> list[bytes]:
