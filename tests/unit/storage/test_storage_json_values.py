@@ -119,3 +119,10 @@ def test_nested_values_are_the_same_or_not():
         [[("a", 0.0), ("b", 1.0)], [("b", 1.0), ("a", -0.0)]], pa.map_("string", "double")
     )
     assert len(set(codes_of(pa.chunked_array([maps])).to_pylist())) == 1
+
+
+@pytest.mark.parametrize("name", ["%s", "%", '"', "\\", "é", "a%d%%", "\n"])
+def test_columns_of_any_name(name):
+    table = pa.table({name: ["%s", None], "k": [1, 2]})
+    lines = json_lines(table).decode().splitlines()
+    assert [json.loads(line) for line in lines] == [{name: "%s", "k": 1}, {name: None, "k": 2}]
