@@ -44,27 +44,29 @@ def json_lines(table: pa.Table) -> bytes:
 
 def text_values(column: pa.ChunkedArray) -> list[str | None]:
     """The values alone: texts as they are, others as JSON writes them in ASCII."""
-    write, encode = _json_form(column.type), _ascii_encoder.encode
-
-    def text(cell: Any) -> str:
-        value = write(cell)
-        return value if isinstance(value, str) else encode(value)
-
+    text = _writer(column.type, str, _ascii_encoder.encode)
     return [None if cell is None else text(cell) for cell in _plain(column)]
 
 
 def _texts(column: pa.ChunkedArray) -> list[str]:
     """The values in JSON."""
-    write, encode = _json_form(column.type), _encoder.encode
-    if pa.types.is_integer(column.type):
-        # What JSON writes is what Python shows.
-        return ["null" if cell is None else str(cell) for cell in _plain(column)]
+    # Of whole numbers it is what Python shows.
+    is_whole = pa.types.is_integer(column.type)
+    text = str if is_whole else _writer(column.type, encode_basestring, _encoder.encode)
+    return ["null" if cell is None else text(cell) for cell in _plain(column)]
+
+
+def _writer(
+    kind: pa.DataType, of_text: Callable[[str], str], of_other: Callable[[Any], str]
+) -> Callable[[Any], str]:
+    """The function that makes text of a value that is not NULL, as `_plain` gives it."""
+    form = _json_form(kind)
 
     def text(cell: Any) -> str:
-        value = write(cell)
-        return encode_basestring(value) if isinstance(value, str) else encode(value)
+        value = form(cell)
+        return of_text(value) if isinstance(value, str) else of_other(value)
 
-    return ["null" if cell is None else text(cell) for cell in _plain(column)]
+    return text
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
