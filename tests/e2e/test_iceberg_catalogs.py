@@ -6,8 +6,8 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
 from tests.support.applications.application import SqlError
+from tests.support.iceberg.lakes import insisting
 from tests.support.iceberg.signed import signed_server
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 from tests.support.waiting import wait_until
@@ -80,16 +80,7 @@ def test_a_table_is_written_beside_others_and_read(workplace, access, s3):
         wait_until(has_rows, what="the table has the rows")
 
     def append(table, rows):
-        """Appends to a table of the catalog until no commit of the sink is faster."""
-
-        def tried():
-            try:
-                catalog.load_table((namespace, table)).append(rows)
-            except CommitFailedException:
-                return False
-            return True
-
-        wait_until(tried, what="others have appended")
+        insisting(lambda: catalog.load_table((namespace, table)).append(rows))
 
     place.sql("CREATE TABLE t (k INT NOT NULL, v STRING)")
     place.sql("INSERT INTO t VALUES (1, 'a'), (2, NULL)")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
 from tests.support.applications.application import SqlError, kill, only_coordinator
-from tests.support.iceberg.lakes import a_lake, expire
+from tests.support.iceberg.lakes import a_lake, expire, insisting
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -26,19 +25,6 @@ def view(place, name):
 def follows(place, lake, table, name):
     """Waits until the table has the view."""
     wait_until(lambda: lake.rows(table) == view(place, name), what="the table has the view")
-
-
-def insisting(change):
-    """Makes a change of a table until no commit of a sink is faster."""
-
-    def tried():
-        try:
-            change()
-        except CommitFailedException:
-            return False
-        return True
-
-    wait_until(tried, what="the change is committed")
 
 
 def rewrite(lake, name):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException
 from tests.support.iceberg.java import Java, Tables
+from tests.support.waiting import wait_until
 
 from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 
@@ -60,3 +63,16 @@ def expire(lake: Lake, name: str) -> None:
     current = table.metadata.current_snapshot_id
     ids = [each.snapshot_id for each in table.metadata.snapshots if each.snapshot_id != current]
     table.maintenance.expire_snapshots().by_ids(ids).commit()
+
+
+def insisting(change: Callable[[], None]) -> None:
+    """Makes a change of a table until no commit of a sink is faster."""
+
+    def tried() -> bool:
+        try:
+            change()
+        except CommitFailedException:
+            return False
+        return True
+
+    wait_until(tried, what="the change is committed")
