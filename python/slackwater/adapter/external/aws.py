@@ -26,10 +26,17 @@ class RoleRefused(OSError):
 
 def token_client(boto3: Any, access: AwsAccess, config: Any) -> Any:
     """A client of the service that says who one is, and gives keys of roles."""
+    return service_client(boto3, "sts", access, access.endpoint, config)
+
+
+def service_client(
+    boto3: Any, service: str, access: AwsAccess, endpoint: str | None, config: Any
+) -> Any:
+    """A client of a service, which is at its own address unless `endpoint` says another."""
     return boto3.client(
-        "sts",
+        service,
         region_name=access.region or REGION,
-        endpoint_url=access.endpoint,
+        endpoint_url=endpoint,
         aws_access_key_id=access.access_key_id,
         aws_secret_access_key=access.secret_access_key,
         aws_session_token=access.session_token,

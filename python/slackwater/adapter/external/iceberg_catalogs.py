@@ -14,7 +14,7 @@ import sqlalchemy.engine
 import sqlalchemy.exc
 
 from slackwater.adapter.external import libraries
-from slackwater.adapter.external.aws import REGION, in_role
+from slackwater.adapter.external.aws import REGION, in_role, service_client
 from slackwater.adapter.external.iceberg_requests import ANSWER_S, CONNECT_S, rest_catalog
 from slackwater.storage.access import AwsAccess, IcebergAccess
 
@@ -31,7 +31,7 @@ def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
     SLACKWATER_CONNECTOR_MISSING.
     """
     # Not by `load_catalog`: that takes settings out of the process's variables and files, too.
-    own = None if access.aws is None else in_role(access.aws)
+    own = in_role(access.aws or AwsAccess())
     files = own if aws is None else in_role(aws)
     name, properties = access.catalog_name or NEW_CATALOG, catalog_properties(access, files)
     match access.catalog_type:
@@ -39,11 +39,11 @@ def opened(library: Any, access: IcebergAccess, aws: AwsAccess | None) -> Any:
             return rest_catalog(library, name, properties)
         case "s3tablesrest":
             libraries.boto()
-            return rest_catalog(library, name, properties | _signed(own or AwsAccess()))
+            return rest_catalog(library, name, properties | _signed(own))
         case "hive":
             return _hive_catalog(name, properties)
         case "glue":
-            return _glue_catalog(name, properties, own or AwsAccess(), access.url)
+            return _glue_catalog(name, properties, own, access.url)
         case _:
             return library.catalog.load_sql(name, properties)
 
@@ -104,17 +104,11 @@ def glue_client(access: AwsAccess, endpoint: str | None) -> Any:
     Raises SLACKWATER_CONNECTOR_MISSING.
     """
     boto3, botocore = libraries.boto()
-    limits = {"connect_timeout": CONNECT_S, "read_timeout": ANSWER_S}
-    return boto3.client(
-        "glue",
-        region_name=access.region or REGION,
-        endpoint_url=endpoint,
-        aws_access_key_id=access.access_key_id,
-        aws_secret_access_key=access.secret_access_key,
-        aws_session_token=access.session_token,
-        # What was asked twice may have happened twice: a commit is not asked again.
-        config=botocore.config.Config(**limits, retries={"total_max_attempts": 1}),
+    # What was asked twice may have happened twice: a commit is not asked again.
+    config = botocore.config.Config(
+        connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": 1}
     )
+    return service_client(boto3, "glue", access, endpoint, config)
 
 
 def failures(library: Any) -> tuple[type[Exception], ...]:

@@ -255,11 +255,11 @@ def _check_postgres(given: Given, statement: str) -> None:
 
 
 def _check_iceberg(given: Given, statement: str) -> None:
-    kind = first_text(given, "CATALOG TYPE")
-    for option in _NEEDED_BY_CATALOG[kind or "rest"]:
+    kind = first_text(given, "CATALOG TYPE") or "rest"
+    for option in _NEEDED_BY_CATALOG[kind]:
         _need(given, option, statement, f"the option {option}, for CATALOG TYPE {kind}")
-    taken = (*_NEEDED_BY_CATALOG[kind or "rest"], *_TAKEN_BY_CATALOG[kind or "rest"])
-    others = (each for each in KINDS["ICEBERG CATALOG"] if each not in ("CATALOG TYPE", *taken))
+    taken = ("CATALOG TYPE", *_NEEDED_BY_CATALOG[kind], *_TAKEN_BY_CATALOG[kind])
+    others = (each for each in KINDS["ICEBERG CATALOG"] if each not in taken)
     _exclude(given, tuple(others), statement, f"CATALOG TYPE is {kind}")
     match kind:
         case "rest":

@@ -160,8 +160,7 @@ def _options(
         found.append(ConnectionOption(name, _value(cursor, option)))
         return True
 
-    more = [each for each in _REFUSED_OPTIONS if each not in names]
-    read_options(cursor, _readers(names, read), refused=(*more, *refused))
+    _read_options(cursor, names, read, refused)
     _refuse_twice(cursor, [each.name for each in found])
     return tuple(found)
 
@@ -173,9 +172,15 @@ def _names(cursor: TokenCursor, names: Sequence[str]) -> list[str]:
         found.append(_name(option))
         return True
 
-    more = [each for each in _REFUSED_OPTIONS if each not in names]
-    read_options(cursor, _readers(names, read), refused=more)
+    _read_options(cursor, names, read)
     return found
+
+
+def _read_options(
+    cursor: TokenCursor, names: Sequence[str], read: ReadValue, refused: Sequence[str] = ()
+) -> None:
+    unknown = (each for each in _REFUSED_OPTIONS if each not in names)
+    read_options(cursor, _readers(names, read), refused=(*unknown, *refused))
 
 
 def _readers(names: Sequence[str], read: ReadValue) -> dict[str, ReadValue]:
