@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.types import StringType
 from tests.support.applications.application import SqlError, kill, only_coordinator
-from tests.support.iceberg.lakes import a_lake, expire
+from tests.support.iceberg.lakes import a_lake, expire, insisting
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -69,7 +68,8 @@ def test_a_source_follows_what_a_sink_and_others_do(workplace, lake):
     wait_until(lambda: lake.rows("t") == view(place, "sales"), what="the table has the rows")
     follows(place, lake, "back", "t")
     kill(only_coordinator(place.application.location))
-    wait_until(lambda: _appended(lake, sales(("theirs", 5), ("theirs", 5))), what="it is appended")
+    theirs = sales(("theirs", 5), ("theirs", 5))
+    insisting(lambda: lake.table("t").append(theirs))
     place.sql("INSERT INTO sales VALUES ('c', 1)")
     wait_until(lambda: len(lake.rows("t")) == 5, what="the table has the rows")
     follows(place, lake, "back", "t")
@@ -82,14 +82,6 @@ def test_a_source_follows_what_a_sink_and_others_do(workplace, lake):
     assert place.rows(f"{kinds} WHERE name = 'back'") == [["iceberg", True]]
     with pytest.raises(SqlError, match="DEPENDENT"):
         place.sql("DROP CONNECTION lake")
-
-
-def _appended(lake, rows):
-    try:
-        lake.table("t").append(rows)
-    except CommitFailedException:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("lake", ["sql"], indirect=True)
