@@ -1,17 +1,18 @@
-"""A REST catalog that says nothing: a sink of it is told, and its thread is free again."""
+"""A catalog that says nothing: a sink of it is told, and its thread is free again."""
 
 from __future__ import annotations
 
+import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
 
-from slackwater.adapter.external import iceberg_requests
+from slackwater.adapter.external import iceberg_catalogs, iceberg_requests
 from slackwater.adapter.external.iceberg import IcebergTarget
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.access import IcebergAccess
+from slackwater.storage.access import AwsAccess, IcebergAccess
 from slackwater.storage.iceberg.schema import SinkColumns
 
 ANSWER = b'{"defaults": {}, "overrides": {}}'
@@ -45,24 +46,43 @@ class Answers(BaseHTTPRequestHandler):
         pass
 
 
+KEYS = AwsAccess("us-east-1", None, "key", "secret")
+
+
 @pytest.mark.parametrize(
-    ("silent", "more"),
-    [("/v1/config", {}), ("/v1/namespaces", {}), ("/oauth/tokens", {"credential": "a:b"})],
+    ("kind", "silent", "more"),
+    [
+        ("rest", "/v1/config", {}),
+        ("rest", "/v1/namespaces", {}),
+        ("rest", "/oauth/tokens", {"credential": "a:b"}),
+        ("s3tablesrest", "/v1/namespaces", {"aws": KEYS}),
+    ],
 )
-def test_a_catalog_that_is_silent_is_an_error(monkeypatch, silent, more):
+def test_a_catalog_that_is_silent_is_an_error(monkeypatch, kind, silent, more):
     monkeypatch.setattr(iceberg_requests, "ANSWER_S", 0.2)
     server = Catalog(silent)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
-    columns = SinkColumns(("n", "t"), "the table n.t", pa.schema([("k", pa.int64())]))
-    target = IcebergTarget(IcebergAccess("rest", url, None, **more), None, "w", "s", columns)
     try:
-        with pytest.raises(SlackwaterError) as caught:
-            target.ensure()
-        assert caught.value.condition == "SLACKWATER_SINK_UNREACHABLE"
-        assert "timed out" in str(caught.value).lower()
+        assert "timed out" in refusal(IcebergAccess(kind, url, None, **more)).lower()
         assert any(silent in each for each in server.asked)
     finally:
         server.ended.set()
         server.shutdown()
         server.server_close()
+
+
+def test_a_metastore_that_is_silent_is_an_error(monkeypatch):
+    monkeypatch.setattr(iceberg_catalogs, "ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"thrift://127.0.0.1:{silent.getsockname()[1]}"
+        assert "read timeout" in refusal(IcebergAccess("hive", url, None)).lower()
+
+
+def refusal(access):
+    """What a sink says of a catalog that it cannot reach."""
+    columns = SinkColumns(("n", "t"), "the table n.t", pa.schema([("k", pa.int64())]))
+    with pytest.raises(SlackwaterError) as caught:
+        IcebergTarget(access, None, "w", "s", columns).ensure()
+    assert caught.value.condition == "SLACKWATER_SINK_UNREACHABLE"
+    return str(caught.value)
