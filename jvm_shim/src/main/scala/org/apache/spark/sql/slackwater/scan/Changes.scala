@@ -62,9 +62,8 @@ private[slackwater] final class Changes(
     val changes = consolidated(time)
     val (at, diff) = (PartScan.attribute(changes, Wire.TimeColumn), changes.output.last)
     val kind = If(GreaterThan(diff, Literal(0L)), Literal("insert"), Literal("delete"))
-    val values = columns.map(field => PartScan.attribute(changes, Stored.column(field.name))) ++
-      Seq(kind, at, MillisToTimestamp(at))
-    val named = values.zip(output).map { case (value, wanted) =>
+    val all = values(changes) ++ Seq(kind, at, MillisToTimestamp(at))
+    val named = all.zip(output).map { case (value, wanted) =>
       Alias(value, wanted.name)(wanted.exprId, wanted.qualifier, Some(wanted.metadata))
     }
     Project(named, ReplicateByMultiplicity.of(changes, Abs(diff, failOnError = false)))
@@ -78,9 +77,11 @@ private[slackwater] final class Changes(
     Consolidate.changes(updates, Files.of(range).filter(Changes.isAfter(_, time)))
   }
 
-  private def named(changes: LogicalPlan): Seq[NamedExpression] = columns.map { field =>
-    Alias(PartScan.attribute(changes, Stored.column(field.name)), field.name)()
-  }
+  private def named(changes: LogicalPlan): Seq[NamedExpression] =
+    values(changes).zip(columns).map { case (value, field) => Alias(value, field.name)() }
+
+  private def values(changes: LogicalPlan): Seq[Attribute] =
+    columns.map(field => PartScan.attribute(changes, Stored.column(field.name)))
 }
 
 private[slackwater] object Changes {
