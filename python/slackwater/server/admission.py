@@ -30,6 +30,7 @@ QUICK_CALLS = frozenset(
         "/v1/release",
         "/v1/scanned",
         "/v1/waits",
+        "/v1/writing",
         "/v1/session/close",
         "/v1/catalog/namespaces",
         "/v1/catalog/list",

@@ -51,7 +51,15 @@ UNTIL_DONE = frozenset({"/v1/write"})
 """Calls that run to their end when the connection breaks: the client sends them again."""
 
 OUTSIDE_BLOCKS = frozenset(
-    {"/v1/release", "/v1/renew", "/v1/scanned", "/v1/session/close", "/v1/waits", CANCEL}
+    {
+        "/v1/release",
+        "/v1/renew",
+        "/v1/scanned",
+        "/v1/session/close",
+        "/v1/waits",
+        "/v1/writing",
+        CANCEL,
+    }
 )
 """Calls that belong to no statement, and whose answers leave out the session's transaction."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.support.applications.answers import Gone, Pending, Result, SqlError
 from tests.support.applications.class_archive import options
 from tests.support.applications.drivers import ROOT, Driver, Drivers, Start
+from tests.support.applications.fork_server import PROGRAM, SERVER, ForkServer
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.persist.locations import without_password
@@ -52,6 +53,9 @@ class Application:
 
     idle = Drivers(0)
     """Where processes wait for their next application; what runs tests makes room for some."""
+    forks: ForkServer | None = None
+    """What starts the coordinators of all but those that are started in their own way; what runs
+    tests has one."""
 
     def __init__(
         self,
@@ -85,6 +89,8 @@ class Application:
         special = [password, remote, variables, alone, not jar]
         special += [key for key in own if key.startswith(OF_PROCESSES)]
         self._is_special = any(special) or python != (sys.executable,)
+        if Application.forks and not (alone or variables or python != (sys.executable,)):
+            settings["conf"].setdefault("spark.slackwater.python", str(Application.forks.python))
         found = None if self._is_special else Application.idle.take(self.location)
         start = Start(folder, python, variables or {})
         self._driver = Driver(start) if found is None else found
@@ -209,14 +215,21 @@ def command_line(pid):
 
 def coordinators(location):
     """The process ids of the coordinators of an environment."""
-    wanted = f"SLACKWATER_LOCATION={location}".encode()
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and "slackwater.server" in command_line(entry):
-            with contextlib.suppress(OSError):
-                if wanted in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                    found.append(int(entry))
-    return found
+    return [int(each) for each in os.listdir("/proc") if each.isdigit() and _leads(each, location)]
+
+
+def _leads(pid, location):
+    """Whether a process is a coordinator of the environment, or would be."""
+    program = command_line(pid)
+    if SERVER in program:
+        return Application.forks is not None and Application.forks.location(pid) == str(location)
+    if "slackwater.server" not in program or PROGRAM in program:
+        return False
+    try:
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f"SLACKWATER_LOCATION={location}".encode() in variables
 
 
 def kill(pid):

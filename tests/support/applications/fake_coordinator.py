@@ -377,7 +377,6 @@ def main() -> None:
             "SLACKWATER_METASTORE",
             "SLACKWATER_METASTORE_PASSWORD",
             "PYSPARK_GATEWAY_PORT",
-            "PYSPARK_PIN_THREAD",
         )
     }
     port = server.server_address[1]

@@ -34,12 +34,15 @@ def test_no_garbage_is_looked_for_in_what_was_imported(tmp_path):
 
 
 LEADS = """
-import gc, os, runpy
+import gc, os, runpy, sys
 leave = os._exit
-os._exit = lambda status: leave(status if gc.isenabled() else 3)
+def end(status):
+    print(*{name.partition(".")[0] for name in sys.modules}, file=sys.stderr, flush=True)
+    leave(status if gc.isenabled() else 3)
+os._exit = end
 runpy.run_module("slackwater.server", run_name="__main__")
 """
-"""Its input has ended already, so it leads, closes all and ends."""
+"""Its input has ended already, so it leads, closes all, names its packages and ends."""
 
 
 def test_garbage_is_looked_for_by_a_process_that_leads(tmp_path):
@@ -52,6 +55,9 @@ def test_garbage_is_looked_for_by_a_process_that_leads(tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     assert '"role": "leader"' in ran.stdout
+    packages = ran.stderr.split()
+    assert "pyarrow" in packages
+    assert not {"pandas", "pyspark", "rich"} & set(packages)
 
 
 SHADOWS = ("json", "logging", "slackwater", "types")
@@ -85,9 +91,15 @@ def test_what_is_around_the_process_does_not_matter(tmp_path):
     with subprocess.Popen(start, stdin=subprocess.PIPE, **options) as leading:
         leader = json.loads(leading.stdout.readline())
         assert leader.get("role") == "leader", leader
-        joining = subprocess.run(start, stdin=subprocess.DEVNULL, check=True, **options)
+        around["PYTHONPROFILEIMPORTTIME"] = "1"
+        joining = subprocess.run(
+            start, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=True, **options
+        )
         joined = json.loads(joining.stdout)
         assert (joined["role"], joined["address"]) == ("joined", leader["address"])
+        # Of what only a leader needs it has imported nothing.
+        assert "slackwater.persist.leadership" in joining.stderr
+        assert not re.search(r"pyarrow|uvicorn|slackwater\.(adapter|spark|storage)", joining.stderr)
         assert (place / "metastore.sqlite").exists()
         leading.stdin.close()
     assert leading.returncode == 0

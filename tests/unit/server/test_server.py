@@ -134,6 +134,7 @@ def fetching(server, count):
             connection.close()
 
 
+@pytest.mark.nightly
 def test_400_fetches_that_wait_keep_nobody_else_waiting(place):
     item = place.item("t")
     with serving(place) as server, fetching(server, 400) as sent:
