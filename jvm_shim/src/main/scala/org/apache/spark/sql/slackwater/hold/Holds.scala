@@ -32,8 +32,12 @@ private[slackwater] final class Hold private (
 ) {
   private val ended = new HoldEnd
 
+  /** How it is read. */
+  val strategy: ReadStrategy = new ReadStrategy
+
   /** Asks for the release, which comes a little later; does nothing when it is over already. */
-  def release(outcome: Outcome = Outcome.unknown): Unit = ended.once(whenEnded(outcome))
+  def release(outcome: Outcome = Outcome.unknown): Unit =
+    ended.once(whenEnded(outcome.copy(strategy = strategy.name)))
 
   /** A write took the hold with it. */
   def consumed(): Unit = ended.once(())
@@ -43,8 +47,8 @@ private[slackwater] final class Hold private (
 
   /** What is done when nothing refers to the hold any more. It must not reach the hold. */
   private[hold] def whenCollected: Runnable = {
-    val (end, once) = (whenEnded, ended)
-    () => once.once(end(Outcome.unknown))
+    val (end, once, read) = (whenEnded, ended, strategy)
+    () => once.once(end(Outcome.unknown.copy(strategy = read.name)))
   }
 }
 
@@ -81,12 +85,13 @@ private[slackwater] object Hold {
 }
 
 /** How what read under a hold ended: with how many rows in the driver, if anybody has counted them,
-  * with which failure, and after how long, if Spark has said so.
+  * with which failure, after how long, if Spark has said so, and how it was read, if it was.
   */
 private[slackwater] final case class Outcome(
     rows: Option[Long],
     failure: Option[Throwable],
-    tookMs: Option[Long] = None
+    tookMs: Option[Long] = None,
+    strategy: Option[String] = None
 ) {
   import Outcome._
 
@@ -94,6 +99,7 @@ private[slackwater] final case class Outcome(
   def describe(node: ObjectNode): Unit = {
     tookMs.foreach(took => node.put("took_ms", took))
     rows.foreach(count => node.put("rows", count))
+    strategy.foreach(node.put("strategy", _))
     failure.foreach { error =>
       val stated = causes(error).collectFirst {
         case known: Throwable with SparkThrowable if known.getCondition != null => known

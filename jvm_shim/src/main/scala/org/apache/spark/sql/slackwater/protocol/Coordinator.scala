@@ -42,6 +42,9 @@ trait Coordinator {
   /** Notes that a read without a bind has ended, for the history of statements. */
   def tell(read: ObjectNode, beganNs: Long): Unit
 
+  /** Tells how far a write is, if the coordinator lives; what it says of it. Starts nothing. */
+  def writing(body: ObjectNode): Option[String]
+
   /** Posts `body` to `/v1/execute` and gives the Arrow IPC stream that it answers. */
   def execute(body: ObjectNode): Array[Byte]
 }

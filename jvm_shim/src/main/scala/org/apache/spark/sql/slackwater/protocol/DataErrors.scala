@@ -72,6 +72,14 @@ object DataErrors {
   def invalidAsOf(expression: String, reason: String): AnalysisException =
     Errors.user("SLACKWATER_INVALID_AS_OF", "expression" -> expression, "reason" -> reason)
 
+  def changesBounds(name: String, first: String, last: String): AnalysisException =
+    Errors.user(
+      "SLACKWATER_CHANGES_BOUNDS",
+      "objectName" -> name,
+      "first" -> first,
+      "last" -> last
+    )
+
   def unsupported(feature: String, advice: String): AnalysisException =
     Errors.user("SLACKWATER_UNSUPPORTED", "feature" -> feature, "advice" -> advice)
 

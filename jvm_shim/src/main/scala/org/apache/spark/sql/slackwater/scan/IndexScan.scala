@@ -76,12 +76,15 @@ private[slackwater] object IndexScan extends PredicateHelper {
           found <- attempt(
             index.all(view.asOf, offer.upper, mostOfView, wanted.over(places))
           ) if found.upper > view.asOf
-        } yield found match {
-          case rows: FoundRows     => inline(index, view, output, repeated(rows))
-          case FoundFile(_, files) =>
-            val columns = Stored.columns(index.columns)
-            val parts = BoundParts(files, columns, view.hold)
-            PartScan.plain(session, label(index, view), view.named.map(_._2), parts)
+        } yield {
+          view.strategy.foreach(_.byIndex())
+          found match {
+            case rows: FoundRows     => inline(index, view, output, repeated(rows))
+            case FoundFile(_, files) =>
+              val columns = Stored.columns(index.columns)
+              val parts = BoundParts(files, columns, view.hold)
+              PartScan.plain(session, label(index, view), view.named.map(_._2), parts)
+          }
         }
       }
       .nextOption()
@@ -156,22 +159,27 @@ private[slackwater] object IndexScan extends PredicateHelper {
       scan: Indexed,
       offered: Long,
       most: Int
-  ): Option[Seq[UnsafeRow]] =
-    index.found(wanted, scan.asOf, offered, most).flatMap { found =>
+  ): Option[Seq[UnsafeRow]] = {
+    val rows = index.found(wanted, scan.asOf, offered, most).flatMap { found =>
       if (found.upper > scan.asOf) Option.when(found.count <= most)(repeated(found))
       else {
         val keyOf = IndexKeys.ofValues(index)
         val keys = wanted.map(row => keyOf(row).copy()).toSet
         scan.stored.flatMap(updatesFrom(found.upper, index, keys, _, scan.asOf)).flatMap {
           updates =>
-            RowSums.within(most) { sums =>
+            val summed = RowSums.within(most) { sums =>
               found.rows.foreach { case (row, count) => sums.add(row, count) }
               updates.foreach(update => sums.add(update.row, update.diff))
               sums.rows
             }
+            if (summed.isDefined && updates.nonEmpty) scan.strategy.foreach(_.otherwise())
+            summed
         }
       }
     }
+    if (rows.isDefined) scan.strategy.foreach(_.byIndex())
+    rows
+  }
 
   private def repeated(found: FoundRows): Seq[UnsafeRow] =
     Consolidate.repeated(found.rows.map { case (row, count) => InlineUpdate(row, 0L, count) })

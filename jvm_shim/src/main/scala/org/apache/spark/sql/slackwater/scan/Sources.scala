@@ -60,7 +60,8 @@ private[slackwater] final class Sources(
 
   /** Rows that the binding carried; nothing where there are none, unless they are `needed`. */
   def local(rows: Seq[InternalRow], needed: Boolean): Seq[LogicalPlan] =
-    if (rows.isEmpty && !needed) Nil else Seq(InlineRows(label, toAttributes(schema), rows))
+    if (rows.isEmpty && !needed) Nil
+    else Seq(InlineRows(label, toAttributes(schema), rows, parts.strategy))
 
   def localUpdates(updates: Seq[InlineUpdate], needed: Boolean): Seq[LogicalPlan] =
     if (updates.isEmpty && !needed) Nil
@@ -74,7 +75,7 @@ private[slackwater] final class Sources(
         extra.setLong(1, update.diff)
         join(joined(update.row, extra)).copy()
       }
-      Seq(InlineRows(label, toAttributes(whole), rows))
+      Seq(InlineRows(label, toAttributes(whole), rows, parts.strategy))
     }
 }
 

@@ -43,11 +43,12 @@ private[slackwater] object DataStrategy extends SparkStrategy {
       Seq(StatementExec.of(statement, planLater(ReturnAnswer(statement.child))))
     case statement: Statement => Seq(StatementExec.of(statement, planLater(statement.child)))
     case SeveralInserts(targets, queries) => Seq(SeveralInsertsExec(targets, queries))
-    case InlineRows(label, output, rows)  => Seq(InlineRowsExec(label, output, rows))
-    case SlotRows(name, output)           => Seq(SlotRowsExec(name, output))
-    case join: IndexLookupJoin            => Seq(IndexLookupJoinExec(planLater(join.probe), join))
-    case V2Relation(Ours(table))          => throw DataErrors.unbound(table.name)
-    case scan: DataSourceV2ScanRelation   =>
+    case inline: InlineRows               =>
+      Seq(InlineRowsExec(inline.label, inline.output, inline.rows, inline.strategy))
+    case SlotRows(name, output)         => Seq(SlotRowsExec(name, output))
+    case join: IndexLookupJoin          => Seq(IndexLookupJoinExec(planLater(join.probe), join))
+    case V2Relation(Ours(table))        => throw DataErrors.unbound(table.name)
+    case scan: DataSourceV2ScanRelation =>
       scan.relation.table match {
         case Ours(table) => throw DataErrors.unbound(table.name)
         case _           => Nil

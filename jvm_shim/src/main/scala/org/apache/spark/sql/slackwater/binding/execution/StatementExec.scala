@@ -3,9 +3,11 @@ package org.apache.spark.sql.slackwater.binding.execution
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
+import org.apache.spark.sql.execution.columnar.InMemoryRelation
 import org.apache.spark.sql.execution.datasources.v2.V2CommandExec
 import org.apache.spark.sql.execution.exchange.ShuffleExchangeExec
 import org.apache.spark.sql.slackwater.binding.CallSite
@@ -109,6 +111,7 @@ private[slackwater] object StatementExec {
 
   /** The root of a statement's plan, from the strategy on. */
   def of(statement: Statement, below: SparkPlan): StatementExec = {
+    if (readsCache(statement.child)) statement.binding.strategy.foreach(_.otherwise())
     val asking = Option.when(below.conf.adaptiveExecutionEnabled) {
       val exchange =
         ShuffleExchangeExec(SinglePartition, InlineRowsExec(Statement.Name, Nil, Nil))
@@ -116,5 +119,16 @@ private[slackwater] object StatementExec {
       exchange
     }
     new StatementExec(below, statement.binding, asking)
+  }
+
+  /** Whether rows of collections come from Spark's cache. */
+  private def readsCache(plan: LogicalPlan): Boolean = {
+    var found = false
+    plan.foreachWithSubqueries {
+      case cached: InMemoryRelation =>
+        found ||= cached.cacheBuilder.cachedPlan.exists(_.isInstanceOf[StatementExec])
+      case _ =>
+    }
+    found
   }
 }

@@ -3,7 +3,7 @@ package org.apache.spark.sql.slackwater.binding.logical
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.QueryExecution
-import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
+import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds, ReadStrategy}
 
 /** What one bind of a query is good for, and how to bind the query again.
   *
@@ -16,7 +16,9 @@ import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Holds}
   * @param resultBytes
   *   the most that an action may bring to the driver; None: as much as it likes
   * @param hold
-  *   of what was bound before any execution: it ends with the one that uses it
+  *   under which it is read: it is kept as long as the plan is, or it would end before that has run
+  * @param later
+  *   whether it was bound before any execution: the hold ends with the one that uses it
   */
 private[slackwater] final class StatementBinding(
     @transient session: SparkSession,
@@ -25,7 +27,8 @@ private[slackwater] final class StatementBinding(
     anywhere: Boolean,
     kept: Boolean,
     val resultBytes: Option[Long],
-    @transient hold: Option[Hold] = None
+    @transient hold: Option[Hold] = None,
+    later: Boolean = false
 ) extends Serializable {
   private var used = false
 
@@ -34,9 +37,14 @@ private[slackwater] final class StatementBinding(
   }
 
   def use(): Unit = synchronized {
-    if (!used && Holds.executionOf(session).isDefined) hold.foreach(Holds.follow(session, _))
+    if (!used && later && Holds.executionOf(session).isDefined)
+      hold.foreach(Holds.follow(session, _))
     used = true
+    strategy.foreach(_.begin())
   }
+
+  /** How it is read; None: nothing is. */
+  def strategy: Option[ReadStrategy] = hold.map(_.strategy)
 
   /** The same for a plan of this moment that needed no bind. */
   def renewed: StatementBinding =

@@ -76,8 +76,9 @@ case class Binding(session: SparkSession) extends Rule[LogicalPlan] {
         }
         val limit = Option.when(limited)(read.resultBytes)
         // What is planned for a server's statement is executed a little later.
-        val later = read.hold.filter(_ => first && scope.isEmpty)
-        val binding = new StatementBinding(session, plan, execution, first, kept, limit, later)
+        val later = first && scope.isEmpty
+        val binding =
+          new StatementBinding(session, plan, execution, first, kept, limit, read.hold, later)
         Statement(read.plan, binding)
       }
     }

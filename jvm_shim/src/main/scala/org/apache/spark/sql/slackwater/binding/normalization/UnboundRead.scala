@@ -2,7 +2,6 @@ package org.apache.spark.sql.slackwater.binding.normalization
 
 import com.fasterxml.jackson.databind.node.ObjectNode
 
-import org.apache.spark.sql.catalyst.CurrentUserContext
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.slackwater.hold.Hold
@@ -43,7 +42,9 @@ private[normalization] object UnboundRead {
     } yield {
       val told = describe(session, plan, known.timestamp)
       told.put("took_us", (System.nanoTime - beganNs) / 1000)
-      FoundRead(read, Some(Hold.unbound(coordinator, told, beganNs)), known.resultBytes)
+      val hold = Hold.unbound(coordinator, told, beganNs)
+      hold.strategy.byIndex()
+      FoundRead(read, Some(hold), known.resultBytes)
     }
   }
 
@@ -51,7 +52,8 @@ private[normalization] object UnboundRead {
     val context = session.sparkContext
     val told = Json.obj().put("session", SparkSessions.id(session)).put("timestamp", timestamp)
     told.put("execution", RunningStatement.name(context))
-    told.put("user", CurrentUserContext.getCurrentUser).put("application", context.appName)
+    told.set[ObjectNode]("context", SparkSessions.context(session))
+    told.put("application", context.appName)
     RunningStatement.describe(context, told, Some(plan))
     told
   }

@@ -39,6 +39,7 @@ private[slackwater] final class PartIndex(
       partitionFilters: Seq[Expression],
       dataFilters: Seq[Expression]
   ): Seq[PartitionDirectory] = {
+    if (relation.nonEmpty) hold.foreach(_.strategy.otherwise())
     val wanted = predicate(partitionFilters)
     files
       .groupBy(file => if (constants) file.uniform else None)

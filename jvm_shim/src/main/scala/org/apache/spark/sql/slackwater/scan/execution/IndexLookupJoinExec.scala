@@ -22,7 +22,8 @@ private[slackwater] final case class IndexLookupJoinExec(
   override lazy val metrics =
     Map("numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows"))
 
-  override def output: Seq[Attribute] =
+  // A value: tasks ask for it, where `join` is not.
+  override val output: Seq[Attribute] =
     if (join.probeFirst) child.output ++ join.columns else join.columns ++ child.output
   override def outputPartitioning: Partitioning = SinglePartition
   override def nodeName: String = s"${IndexLookupJoin.Name} ${join.label}"

@@ -10,11 +10,13 @@ import org.apache.spark.sql.catalyst.plans.physical.{
 }
 import org.apache.spark.sql.execution.{LeafExecNode, SQLExecution}
 import org.apache.spark.sql.execution.metric.SQLMetrics
+import org.apache.spark.sql.slackwater.hold.ReadStrategy
 
 private[slackwater] final case class InlineRowsExec(
     label: String,
     output: Seq[Attribute],
-    @transient rows: Seq[InternalRow]
+    @transient rows: Seq[InternalRow],
+    @transient strategy: Option[ReadStrategy] = None
 ) extends LeafExecNode {
 
   override lazy val metrics =
@@ -40,6 +42,7 @@ private[slackwater] final case class InlineRowsExec(
     if (slices == 1) SinglePartition else UnknownPartitioning(slices)
 
   override protected def doExecute(): RDD[InternalRow] = {
+    strategy.foreach(_.otherwise())
     val counter = longMetric("numOutputRows")
     sparkContext.parallelize(unsafeRows, slices).map { row =>
       counter += 1
@@ -52,6 +55,7 @@ private[slackwater] final case class InlineRowsExec(
   override def executeTail(limit: Int): Array[InternalRow] = counted(unsafeRows.takeRight(limit))
 
   private def counted(result: Seq[InternalRow]): Array[InternalRow] = {
+    strategy.foreach(_.otherwise())
     longMetric("numOutputRows").add(result.size)
     val execution = sparkContext.getLocalProperty(SQLExecution.EXECUTION_ID_KEY)
     SQLMetrics.postDriverMetricUpdates(sparkContext, execution, metrics.values.toSeq)

@@ -9,7 +9,7 @@ import org.apache.spark.sql.catalyst.analysis.MultiInstanceRelation
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.QueryPlan
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.hold.{Hold, ReadStrategy}
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 import org.apache.spark.sql.types.StructType
 
@@ -28,6 +28,9 @@ private[slackwater] final case class BoundParts(
     schema: StructType,
     hold: Option[Hold]
 ) {
+
+  /** How they are read. */
+  def strategy: Option[ReadStrategy] = hold.map(_.strategy)
 
   /** The same without the indexes that keep it. */
   def unindexed: BoundParts = json match {
@@ -65,6 +68,7 @@ private[slackwater] final case class BoundScan(
   override protected def indexes: JsonNode = parts.json.path("indexes")
   override def stored: Option[BoundParts] = Some(parts)
   override def unindexed: LogicalPlan = copy(parts = parts.unindexed)
+  override def strategy: Option[ReadStrategy] = parts.strategy
   override def leader: Option[Coordinator] = parts.hold.map(_.coordinator)
   override def stashing: Option[Hold] = None
 }

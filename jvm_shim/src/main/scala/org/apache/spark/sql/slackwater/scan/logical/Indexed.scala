@@ -6,7 +6,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
-import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.hold.{Hold, ReadStrategy}
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
 /** The rows of a relation at one time, which an index may have. */
@@ -46,6 +46,9 @@ private[slackwater] trait Indexed {
   def canRead(upper: Long): Boolean = stored.isDefined || upper > asOf
 
   def isIndexed: Boolean = !indexes.isEmpty
+
+  /** How the relation is read; None: nobody notes it. */
+  def strategy: Option[ReadStrategy]
 
   /** Who offers them. */
   def leader: Option[Coordinator]

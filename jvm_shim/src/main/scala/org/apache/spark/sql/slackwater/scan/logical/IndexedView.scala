@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical._
-import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.hold.{Hold, ReadStrategy}
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
 /** A plain view that has an index: the rows of its query, bound to one time.
@@ -40,6 +40,7 @@ private[slackwater] final case class IndexedView(
   override def offers: Iterator[IndexOffer] =
     if (named.size == output.size) super.offers else Iterator.empty
   override def stored: Option[BoundParts] = None
+  override def strategy: Option[ReadStrategy] = hold.map(_.strategy)
 
   /** A query that takes row by row is done where the parts are read, which is as quick. */
   override def stashing: Option[Hold] = hold.filter(_ =>

@@ -4,7 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode
 
 import org.apache.spark.sql.catalyst.expressions.AttributeReference
 import org.apache.spark.sql.catalyst.plans.logical.{LeafNode, LogicalPlan, Statistics}
-import org.apache.spark.sql.slackwater.hold.Hold
+import org.apache.spark.sql.slackwater.hold.{Hold, ReadStrategy}
 import org.apache.spark.sql.slackwater.protocol.Coordinator
 
 /** A relation at one time of which nothing is there but indexes of this driver. No plan that runs has
@@ -26,6 +26,7 @@ private[slackwater] final case class UnboundScan(
   override def label: String = s"$name as of $asOf"
   override def named: Seq[(String, AttributeReference)] = output.map(a => a.name -> a)
   override def stored: Option[BoundParts] = None
+  override def strategy: Option[ReadStrategy] = None
   override def unindexed: LogicalPlan = this
   override def leader: Option[Coordinator] = None
   override def stashing: Option[Hold] = None
