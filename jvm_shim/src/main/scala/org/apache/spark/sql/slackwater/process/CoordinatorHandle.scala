@@ -239,7 +239,16 @@ final class CoordinatorHandle private (
   private def waitsFor(at: Endpoint, body: ObjectNode): Option[String] = {
     val order = Json.obj()
     Seq("session", "execution").foreach(name => order.set[ObjectNode](name, body.get(name)))
-    val asked = http.send(request(at, "/v1/waits", order, Some(closeLimit)), receiving)
+    sentence(at, "/v1/waits", order)
+  }
+
+  override def writing(body: ObjectNode): Option[String] =
+    endpoint
+      .filter(_.isAlive)
+      .flatMap(at => Try(sentence(at, "/v1/writing", body)).toOption.flatten)
+
+  private def sentence(at: Endpoint, path: String, body: ObjectNode): Option[String] = {
+    val asked = http.send(request(at, path, body, Some(closeLimit)), receiving)
     Option(Json.mapper.readTree(asked.body).path("waits_for")).filter(_.isTextual).map(_.asText)
   }
 

@@ -142,8 +142,6 @@ final case class Launch(
     environment.put("SLACKWATER_APPLICATION", applicationId)
     environment.put("PYSPARK_GATEWAY_PORT", gatewayPort.toString)
     environment.put("PYSPARK_GATEWAY_SECRET", gatewaySecret)
-    // A call is all that a thread of the JVM does for the coordinator: none belongs to one of its own.
-    environment.put("PYSPARK_PIN_THREAD", "false")
     Interpreter.packageRoot.foreach { root =>
       val path = root.toString +: Option(environment.get("PYTHONPATH")).filter(_.nonEmpty).toSeq
       environment.put("PYTHONPATH", path.mkString(java.io.File.pathSeparator))

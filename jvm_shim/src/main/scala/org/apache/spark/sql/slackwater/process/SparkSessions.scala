@@ -87,16 +87,20 @@ object SparkSessions {
     handle
   }
 
-  /** A request with the session's id and where it resolves names. */
-  def request(session: SparkSession): ObjectNode = {
+  /** Where the session resolves names, and its user. */
+  def context(session: SparkSession): ObjectNode = {
     val manager = this.manager(session)
     val context = Json.obj()
     context.put("catalog", manager.currentCatalog.name)
     context.set[ObjectNode]("namespace", Json.texts(manager.currentNamespace))
     context.put("user", CurrentUserContext.getCurrentUser)
+  }
+
+  /** A request with the session's id and where it resolves names. */
+  def request(session: SparkSession): ObjectNode = {
     val body = Json.obj()
     body.put("session", id(session))
-    body.set[ObjectNode]("context", context)
+    body.set[ObjectNode]("context", context(session))
     body.put("application", of(session).sparkContext.appName)
     // Its statement waits for this call, and was admitted already.
     if (isInternal(session)) body.put("internal", true)

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.slackwater.process
 
-import java.util.concurrent.{Executors, TimeUnit}
+import java.util.concurrent.{Executors, ScheduledFuture, TimeUnit}
 
 import scala.util.Try
 
@@ -8,23 +8,33 @@ import scala.util.Try
   *
   * It comes after a second, changes each second, and goes when the statement goes on.
   */
-private final class WaitLine(asked: () => Option[String]) {
+private[process] final class WaitLine private (asked: () => Option[String]) {
   private var isOver = false
   private var isShown = false
+  private val looks: ScheduledFuture[_] =
+    WaitLine.clock.scheduleWithFixedDelay(
+      () => look(),
+      WaitLine.pauseMs,
+      WaitLine.pauseMs,
+      TimeUnit.MILLISECONDS
+    )
 
   /** Asks without the lock: a coordinator that hangs must not keep the end of the wait waiting. */
-  def look(): Unit = Try(asked()).toOption.flatten.foreach { text =>
+  private def look(): Unit = Try(asked()).toOption.flatten.foreach { text =>
     synchronized {
-      if (!isOver) {
+      if (!isOver && Notices.areWatched) {
         Notices.waiting(Some(text))
         isShown = true
       }
     }
   }
 
-  def end(): Unit = synchronized {
-    isOver = true
-    if (isShown) Notices.waiting(None)
+  def end(): Unit = {
+    val _ = looks.cancel(false)
+    synchronized {
+      isOver = true
+      if (isShown) Notices.waiting(None)
+    }
   }
 }
 
@@ -33,17 +43,18 @@ private[process] object WaitLine {
   private lazy val clock =
     Executors.newSingleThreadScheduledExecutor(Threads.factory("slackwater-waits"))
 
+  /** A line that shows what `asked` says, which is asked also if nobody can see it. */
+  def begin(asked: => Option[String]): WaitLine = new WaitLine(() => asked)
+
   /** Runs `body`, and shows meanwhile what `asked` says, if somebody can see it. */
   def during[A](asked: => Option[String])(body: => A): A =
     if (!Notices.areWatched) body
     else {
-      val line = new WaitLine(() => asked)
-      val looks =
-        clock.scheduleWithFixedDelay(() => line.look(), pauseMs, pauseMs, TimeUnit.MILLISECONDS)
+      val line = begin(asked)
       try body
-      finally {
-        looks.cancel(false)
-        line.end()
-      }
+      finally line.end()
     }
+
+  /** Runs `body` when the looks that were begun are over. */
+  def afterwards(body: => Unit): Unit = clock.execute(() => body)
 }

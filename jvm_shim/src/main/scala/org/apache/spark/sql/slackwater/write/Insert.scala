@@ -9,7 +9,7 @@ import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
 import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
 import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Outcome}
-import org.apache.spark.sql.slackwater.process.SparkSessions
+import org.apache.spark.sql.slackwater.process.{SparkSessions, WriteProgress}
 import org.apache.spark.sql.slackwater.protocol.Wire
 import org.apache.spark.sql.slackwater.scan.execution.DriverTask
 import org.apache.spark.sql.sources.InsertableRelation
@@ -85,12 +85,14 @@ private[slackwater] object Insert {
   ): WrittenRows = {
     val write = new TableWrite(session, target.table, target.mode)
     lazy val sink = write.sink(InlineLimit.statement)
-    val parts = DriverTask.execute(plan) match {
-      case Right(rows) if fits(rows) => Seq(local(rows, write.schema))
-      case Right(rows)               => Seq(sink.drain(0, rows.iterator))
-      case Left(rows)                =>
-        val limit = InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)
-        Written.byJob(rows, write.sink(limit))
+    val parts = WriteProgress.during(session, target.table.coordinator) {
+      DriverTask.execute(plan) match {
+        case Right(rows) if fits(rows) => Seq(local(rows, write.schema))
+        case Right(rows)               => Seq(sink.drain(0, rows.iterator))
+        case Left(rows)                =>
+          val limit = InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)
+          Written.byJob(rows, write.sink(limit))
+      }
     }
     new WrittenRows(write, holds, parts, sink)
   }

@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write._
 import org.apache.spark.sql.slackwater.hold.{Hold, Holds}
+import org.apache.spark.sql.slackwater.process.WriteProgress
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
@@ -53,22 +54,31 @@ private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: O
   // Messages of writers go through the application's serializer, which may know no class of ours.
   private val written = session.sparkContext.collectionAccumulator[Array[Byte]]
 
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory =
-    new DiffWriterFactory(
-      sink.limitedTo(InlineLimit.ofTask(session.sparkContext, info.numPartitions)),
-      written,
-      table.columns.length
-    )
+  private var progress: Option[WriteProgress] = None
+
+  override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory = {
+    val limited = sink.limitedTo(InlineLimit.ofTask(session.sparkContext, info.numPartitions))
+    progress = Some(WriteProgress.begin(session, table.coordinator))
+    new DiffWriterFactory(limited, written, table.columns.length)
+  }
+
+  private def over(failed: Boolean): Unit = {
+    progress.foreach(_.end(failed))
+    progress = None
+  }
 
   override def commit(messages: Array[WriterCommitMessage]): Unit =
     try {
+      over(failed = false)
       val parts = written.value.asScala.toSeq.map(Written.unpacked)
       val _ = write.commit(hold, parts, sink)
     } finally hold.foreach(_.release())
 
   /** The end of the execution says with which failure, and comes just after. */
-  override def abort(messages: Array[WriterCommitMessage]): Unit =
+  override def abort(messages: Array[WriterCommitMessage]): Unit = {
+    over(failed = true)
     if (Holds.executionOf(session).isEmpty) hold.foreach(_.release())
+  }
 }
 
 private final class DiffWriterFactory(

@@ -13,6 +13,7 @@ import org.apache.hadoop.mapreduce.{Job, JobID, TaskAttemptContext, TaskAttemptI
 import org.apache.hadoop.mapreduce.task.TaskAttemptContextImpl
 
 import org.apache.spark.{SparkContext, SparkEnv, TaskContext}
+import org.apache.spark.executor.OutputMetrics
 import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.internal.io.SparkHadoopWriterUtils
 import org.apache.spark.rdd.RDD
@@ -151,6 +152,7 @@ private[slackwater] final class RowSink(
 
     def commit(): Written =
       if (writer == null) {
+        count(kept.size.toLong)
         val inline = Option.when(kept.nonEmpty)(Wire.encode(kept.iterator, schema))
         Written(inline, kept.size.toLong, Nil)
       } else {
@@ -158,6 +160,8 @@ private[slackwater] final class RowSink(
         val path = new Path(writer.path())
         val status = path.getFileSystem(configuration.value).getFileStatus(path)
         val uri = ObjectStore.uri(status.getPath)
+        count(written)
+        metrics.foreach(_.setBytesWritten(status.getLen))
         val file = WrittenFile(uri, written, status.getLen, status.getModificationTime, times)
         Written(None, 0L, Seq(file))
       }
@@ -181,6 +185,7 @@ private[slackwater] final class RowSink(
     private def put(row: UnsafeRow): Unit = {
       writer.write(storedForm(row))
       written += 1
+      if (written % RowSink.countedEach == 0) count(written)
       if (withTimes) {
         val time = row.getLong(schema.length - 2)
         val diff = row.getLong(schema.length - 1)
@@ -188,6 +193,12 @@ private[slackwater] final class RowSink(
       }
     }
   }
+
+  /** As Spark's own writers do, so that it shows how far a job is. */
+  private def count(rows: Long): Unit = metrics.foreach(_.setRecordsWritten(rows))
+
+  private def metrics: Option[OutputMetrics] =
+    Option(TaskContext.get()).map(_.taskMetrics().outputMetrics)
 
   private def attempt(partition: Int): TaskAttemptContext = {
     val job: JobID = SparkHadoopWriterUtils.createJobID(new Date(), 0)
@@ -203,6 +214,9 @@ private[slackwater] final class RowSink(
 }
 
 private[slackwater] object RowSink {
+
+  /** So many rows are written before the count is told anew. */
+  private val countedEach = 1024L
 
   /** A sink for rows of `schema` in `directory`; `withTimes` if its last columns are an update's. */
   def create(
