@@ -201,6 +201,34 @@ def test_a_program_that_begins_before_what_others_keep_goes_on_with_them_later(b
     assert sharing(bench) == [(["a"], both), (["b"], both)]
 
 
+@pytest.mark.parametrize("after_a_tick", [False, True], ids=["at once", "after a tick"])
+def test_programs_share_when_nothing_changes_though_the_later_was_first(
+    bench, programs, after_a_tick
+):
+    """As an index that is hydrated at a start does, and a view that goes on from before."""
+    bench.commit(5, {"a": [(a(1, 1), 1, 1)], "b": [((1, 10), 2, 1)]})
+    bench.commit(10, {"b": [((1, 11), 7, 1)]})
+    later, earlier = programs("later"), programs("earlier")
+    hydrate(later, 9)
+    hydrate(earlier, 4)
+    both, apart = ["earlier", "later"], [["earlier"], ["later"]]
+    if after_a_tick:
+        assert tick(earlier, 5, 9) == {((1, 1, 11), 7): 1}
+    assert sharing(bench) == [(name, each) for name in (["a"], ["b"]) for each in apart]
+    for upper in (12, 14):
+        bench.commit(upper)
+        if not after_a_tick and upper == 12:
+            assert tick(earlier, 5, 12) == {((1, 1, 11), 7): 1}
+        for program in (later, earlier):
+            program.advanced(Timestamp(upper - 2), Timestamp(upper))
+        bench.engine.unite_arrangements()
+    assert sharing(bench) == [(["a"], both), (["b"], both)]
+    bench.commit(16, {"a": [(a(1, 2), 15, 1)]})
+    last = {((1, 2, 10), 15): 1, ((1, 2, 11), 15): 1}
+    assert tick(later, 14, 16) == last
+    assert tick(earlier, 14, 16) == last
+
+
 def test_settings_that_only_tune_keep_nothing_apart(bench, programs):
     bench.commit(5, {"a": [(a(1, 1), 1, 1)], "b": [((1, 10), 2, 1)]})
     settings = {

@@ -373,7 +373,8 @@ class TickProgram(Protocol):
     def advanced(self, upper: Timestamp) -> None:
         """Nothing changes before `upper`, neither the inputs nor by itself. Asks no driver.
 
-        A program that is opened later finds what this one keeps complete up to there.
+        A program that is opened later finds what this one keeps complete up to there, and so does
+        `Engine.unite_arrangements`.
         """
 
     def close(self) -> None: ...
@@ -467,6 +468,13 @@ class Engine(Protocol):
 
     def arrangements(self) -> Sequence[ArrangementSize]:
         """The arrangements that programs of the replica keep, with all settings."""
+
+    def unite_arrangements(self) -> None:
+        """Lets programs that keep the same, from different times on, go on from one arrangement.
+
+        To be called when programs were told that nothing changes. Asks the driver only if a program
+        was loaded, or arrangements with the same rows were found, since the last call.
+        """
 
     def arrangement_memory(self) -> Sequence[ArrangementMemory]:
         """The room for these arrangements, in memory and in files."""

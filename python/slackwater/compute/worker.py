@@ -482,11 +482,19 @@ class Worker:
             self._outputs.advance(views)
         for global_id, upper in planned.advances.items():
             self._view(flows[global_id]).advanced(lowers[global_id], upper)
+        self._unite_arrangements()
         with self._changed:
             effects = self._replica.advanced(planned.advances)
             self._changed.notify_all()
         self._carry_out(effects)
         return True
+
+    def _unite_arrangements(self) -> None:
+        try:
+            self._engine.unite_arrangements()
+        except SlackwaterError as error:
+            # What is kept twice for longer is no failure of a dataflow.
+            _LOG.warning("driver_not_told", error=str(error))
 
     def _begin(self, flow: Dataflow, tick: Tick | None, kind: WorkKind) -> _Run | None:
         """Called with the condition held."""

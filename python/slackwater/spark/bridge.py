@@ -319,13 +319,20 @@ class SparkBridge:
         )
         return SparkProgram(self, flows, program_id, kept.plan_id)
 
+    def unite_arrangements(self) -> None:
+        """As `Engine.unite_arrangements` promises."""
+        if not self._driver.is_united(self._replica):
+            self._tell_advances()
+
     def _tell_advances(self) -> None:
         """Lets the driver know how far what its programs keep is complete."""
         by_bridge: dict[SparkBridge, dict[str, Timestamp]] = {}
         for program, upper in self._driver.advances().items():
             by_bridge.setdefault(program.bridge, {})[program.program_id] = upper
         for bridge, uppers in by_bridge.items():
-            call(call(bridge._bridge().dataflows).advanced, json.dumps(uppers))
+            loaded = self._driver.programs_loaded(bridge._replica)
+            if not call(call(bridge._bridge().dataflows).advanced, json.dumps(uppers)):
+                self._driver.united(bridge._replica, loaded)
 
     def collect_view(self, view: ViewContents, most_ms: int | None = None) -> pa.Table | None:
         request = _contents_request(view, few=True)
@@ -449,6 +456,7 @@ class SparkProgram:
         answer = self._until_nothing_lacks(lambda asked: self._load(inputs, missed, asked))
         if "behind" in answer:
             return Behind(Timestamp(answer["behind"]))
+        self.bridge._driver.loaded(self.bridge._replica)
         return Hydrated(Timestamp(answer["next_change"]))
 
     def _load(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from slackwater.compute.engine import Interruption
 from slackwater.repr.frontier import Timestamp
@@ -14,6 +18,22 @@ from slackwater.spark.given_parts import GivenParts
 
 if TYPE_CHECKING:
     from slackwater.spark.bridge import SparkBridge, SparkProgram
+
+
+def _attached() -> Any:
+    """The JVM at the gateway that the variables name.
+
+    As `launch_gateway` of pyspark does it, without importing pyspark, which is an eighth of the
+    time that a coordinator takes to start.
+    """
+    parameters = GatewayParameters(
+        port=int(os.environ["PYSPARK_GATEWAY_PORT"]),
+        auth_token=os.environ["PYSPARK_GATEWAY_SECRET"],
+        auto_convert=True,
+    )
+    gateway = JavaGateway(gateway_parameters=parameters)
+    give_back_elsewhere(gateway._gateway_client)
+    return gateway.jvm
 
 
 class Driver:
@@ -36,6 +56,10 @@ class Driver:
         self.groups: dict[Interruption, str] = {}
         """For each interruption, the job group of the call that it would end."""
         self._advances: dict[SparkProgram, Timestamp] = {}
+        self._loaded: Counter[str] = Counter()
+        """The number of programs that each replica has loaded."""
+        self._united: Counter[str] = Counter()
+        """The number of them after which no two arrangements of the replica had the same rows."""
         self.weights: dict[str, int] = {}
         """The weights of the replicas of this coordinator, by their names."""
         self.parts = GivenParts()
@@ -44,12 +68,7 @@ class Driver:
         """The driver's JVM. Attaches to it on first use."""
         with self._lock:
             if self._jvm is None:
-                # Importing pyspark takes longer than the coordinator may take to answer.
-                from pyspark.java_gateway import launch_gateway
-
-                gateway = launch_gateway()
-                give_back_elsewhere(gateway._gateway_client)
-                self._jvm = gateway.jvm
+                self._jvm = _attached()
             return self._jvm
 
     def class_of(self, name: str) -> Any:
@@ -78,6 +97,25 @@ class Driver:
             found, self._advances = self._advances, {}
         return found
 
+    def loaded(self, replica: str) -> None:
+        """The replica has loaded a program, which may keep what another one keeps, too."""
+        with self._lock:
+            self._loaded[replica] += 1
+
+    def programs_loaded(self, replica: str) -> int:
+        with self._lock:
+            return self._loaded[replica]
+
+    def united(self, replica: str, loaded: int) -> None:
+        """No two arrangements had the same rows after so many programs of it were loaded."""
+        with self._lock:
+            self._united[replica] = loaded
+
+    def is_united(self, replica: str) -> bool:
+        """Whether no program was loaded since."""
+        with self._lock:
+            return self._united[replica] == self._loaded[replica]
+
     def known(self, settings: str, replica: str, make: Callable[[], SparkBridge]) -> SparkBridge:
         """The one bridge of the replica with these settings; `make` makes it when first asked."""
         with self._lock:
@@ -94,5 +132,6 @@ class Driver:
         """The replica has ended, and its bridges with it."""
         with self._lock:
             self.weights.pop(replica, None)
+            del self._loaded[replica], self._united[replica]
             for known in [each for each in self._bridges if each[1] == replica]:
                 del self._bridges[known]

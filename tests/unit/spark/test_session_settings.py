@@ -35,7 +35,7 @@ def test_a_jar_that_spark_would_not_find_is_refused(folder, tmp_path, monkeypatc
     ("arguments", "loaded"),
     [
         ({"location": "/environment"}, []),
-        ({"metastore": "postgresql://someone@host/db"}, ["pyarrow", "sqlalchemy"]),
+        ({"metastore": "postgresql://someone@host/db"}, ["sqlalchemy"]),
     ],
 )
 def test_a_session_without_a_metastore_loads_nothing_for_one(arguments, loaded):

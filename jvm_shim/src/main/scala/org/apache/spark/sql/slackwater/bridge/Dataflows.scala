@@ -152,11 +152,15 @@ final class Dataflows private[bridge] (
 
   /** Nothing has changed for these programs before the times, in ms, that a JSON object has by their
     * ids. One that is closed, or computes, is passed over.
+    *
+    * True if some arrangements of the replica still have the same rows.
     */
-  def advanced(uppersJson: String): Unit =
+  def advanced(uppersJson: String): Boolean = {
     Json.mapper.readTree(uppersJson).properties.asScala.foreach { entry =>
       Option(programs.get(entry.getKey)).foreach(_.program.advanced(entry.getValue.asLong))
     }
+    replica.arrangements.areApart
+  }
 
   /** For each arrangement of the program how many updates it keeps, and of how many keys, as JSON. */
   def sizes(programId: String): String = {

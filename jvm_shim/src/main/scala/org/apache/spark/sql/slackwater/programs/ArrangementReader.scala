@@ -22,6 +22,9 @@ private[slackwater] final class ArrangementReader(
 ) extends Index
     with OperatorState {
   private var shared: SharedArrangement = _
+
+  /** All updates before it are there: those from it on this program brings, unless others do. */
+  private var bringsFrom = 0L
   @volatile private var isCancelled = false
 
   private def arrangement: Arrangement =
@@ -48,18 +51,22 @@ private[slackwater] final class ArrangementReader(
     advanceTo(tick.upper)(updates)
 
   /** Another program may have done it already. */
-  private def advanceTo(upper: Long)(updates: Long => Batch): Unit =
+  private def advanceTo(upper: Long)(updates: Long => Batch): Unit = {
     arrangements.advanced(number, shared.advance(upper)(updates))
+    bringsFrom = math.max(bringsFrom, upper)
+  }
 
   /** Loads it, or waits until another program has loaded it, which may be with earlier contents. */
   override def fill(session: SparkSession, inputs: Inputs, asOf: Long): Unit =
-    if (shared == null)
+    if (shared == null) {
       shared = arrangements.hydrated(number, () => check()) { from =>
         if (from != asOf) throw new IllegalStateException(s"$from is wanted, and $asOf is there")
         val found = contents(Before(session, inputs))
         try loaded(found, asOf)
         finally found.close()
       }
+      bringsFrom = math.min(shared.arrangement.upper, asOf + 1)
+    }
 
   private def loaded(found: Contents, asOf: Long): Arrangement = {
     val made = make()
@@ -81,9 +88,19 @@ private[slackwater] final class ArrangementReader(
   override def reached(upper: Long): Unit = advanceTo(upper)(_ => new Batch)
 
   override def committed(upper: Long): Unit = {
-    shared = arrangements.reads(number, upper - 1)
+    arrangements.reads(number, upper - 1)
+    unite()
     shared.maintain()
   }
+
+  /** Nothing has changed before `upper` beyond what this program has brought. */
+  def advanced(upper: Long): Unit = {
+    unite()
+    arrangements.advanced(number, shared.advance(upper)(_ => new Batch))
+  }
+
+  /** Goes on from the arrangement of other programs, if that has the same rows and begins earlier. */
+  private def unite(): Unit = shared = arrangements.united(number, bringsFrom)
 
   override def nextChange(from: Long): Long = Long.MaxValue
 

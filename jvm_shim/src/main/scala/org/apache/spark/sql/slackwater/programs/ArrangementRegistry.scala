@@ -42,7 +42,8 @@ private[slackwater] final case class ArrangementEntry[I](
   *   - readers that begin where an arrangement of their identity is loaded share it.
   *
   * Not guaranteed: that an identity has one arrangement. A reader that begins before the since of
-  * the others' has another one, which later readers may share, until it can go on from the first.
+  * the others' has another one, which later readers may share. Once all readers of an identity have
+  * reached the same time and nothing changes any more, those that [[unite]] there share one.
   *
   * @tparam I
   *   what an arrangement holds: equal identities have equal contents at each time
@@ -124,22 +125,37 @@ private[slackwater] final class ArrangementRegistry[I] {
     compacted(entry.copy(readers = entry.readers.updated(reader, later)))
   }
 
-  /** Lets the reader go on from the first arrangement of its identity that has what it needs. */
-  def unite(reader: Long): Seq[Effect] = {
+  /** Lets the reader go on from the arrangement of its identity that has the earliest since, if that
+    * has all updates before `reached`: the reader brings none of them a second time.
+    *
+    * Readers move to the earlier since, as all that they read is there; who reads from before the
+    * later since could not move to that. Of arrangements with one since the first is taken.
+    */
+  def unite(reader: Long, reached: Long): Seq[Effect] = {
     val entry = entryOf(reader)
     val from = entry.readers(reader)
-    val first = numbers(entry.identity).iterator
-      .takeWhile(_ < entry.number)
-      .map(entries(_))
-      .find(_.phase match {
-        case Loaded(since, upper) => since <= from && from < upper
-        case _                    => false
-      })
-    first.toSeq.flatMap { to =>
+    val better = for {
+      number <- numbers(entry.identity).toSeq
+      to = entries(number)
+      place <- order(to)
+      if order(entry).exists(Ordering[(Long, Long)].lt(place, _))
+      if isReadable(to, from) && reaches(to, math.max(reached, from + 1))
+    } yield (place, to)
+    better.minByOption(_._1).toSeq.flatMap { case (_, to) =>
       val effects = left(entry, reader)
       add(to, reader, from)
       effects
     }
+  }
+
+  private def order(entry: Entry): Option[(Long, Long)] = entry.phase match {
+    case Loaded(since, _) => Some((since, entry.number))
+    case _                => None
+  }
+
+  private def reaches(entry: Entry, upper: Long): Boolean = entry.phase match {
+    case Loaded(_, held) => upper <= held
+    case _               => false
   }
 
   /** The reader begins where its arrangement is behind, and cannot bring it forward: it gets one that
@@ -179,6 +195,9 @@ private[slackwater] final class ArrangementRegistry[I] {
 
   /** The number of the arrangement that the reader has. */
   def arrangementOf(reader: Long): Long = places(reader)
+
+  /** Whether readers of an identity have several arrangements. */
+  def isApart: Boolean = numbers.values.exists(_.count(entries(_).readers.nonEmpty) > 1)
 
   /** All arrangements, by their numbers. */
   def all: Seq[ArrangementEntry[I]] = entries.values.toSeq.sortBy(_.number)

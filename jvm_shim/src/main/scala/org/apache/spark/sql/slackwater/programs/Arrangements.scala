@@ -124,9 +124,14 @@ private[slackwater] final class Arrangements(val budget: MemoryBudget, val scann
   /** The reader's arrangement has all updates before `upper`. */
   def advanced(reader: Long, upper: Long): Unit = decide(registry.advanced(reader, upper))
 
-  /** The reader will not ask for times before `from` again; the arrangement that it has then. */
-  def reads(reader: Long, from: Long): SharedArrangement = {
-    decide(registry.reads(reader, from) ++ registry.unite(reader))
+  /** The reader will not ask for times before `from` again. */
+  def reads(reader: Long, from: Long): Unit = decide(registry.reads(reader, from))
+
+  /** The arrangement from which the reader goes on, which has brought all updates before `reached`; see
+    * `ArrangementRegistry.unite`.
+    */
+  def united(reader: Long, reached: Long): SharedArrangement = {
+    decide(registry.unite(reader, reached))
     locked(held(registry.arrangementOf(reader)))
   }
 
@@ -146,6 +151,9 @@ private[slackwater] final class Arrangements(val budget: MemoryBudget, val scann
       finally leave(each)
     }
   }
+
+  /** Whether some arrangements have the same rows. */
+  def areApart: Boolean = locked(registry.isApart)
 
   def leave(reader: Long): Unit = decide {
     owners.remove(reader)

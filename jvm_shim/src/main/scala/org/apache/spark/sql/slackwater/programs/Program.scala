@@ -111,6 +111,8 @@ private[slackwater] final class Program(
     operatorStates.collect { case each: ArrangementReader if !rows(each) => each }
   }
 
+  private val readers: Seq[ArrangementReader] = arranged.flatMap(_.reader) ++ groups
+
   private val partOf = parts.map(part => part.number -> part).toMap
 
   /** The output's rows in the form that equal values have; None: their types have one form. */
@@ -197,7 +199,7 @@ private[slackwater] final class Program(
     * runs, which knows more.
     */
   def advanced(upper: Long): Unit = if (busy.tryLock()) {
-    try if (!isClosed) (arranged.flatMap(_.reader) ++ groups).foreach(_.reached(upper))
+    try if (!isClosed) readers.foreach(_.advanced(upper))
     finally busy.unlock()
     if (isClosed) giveBack()
   }
@@ -216,6 +218,7 @@ private[slackwater] final class Program(
   ): (Updates, ObjectNode) = using {
     val budget = new TickBudget(TickBudget.ofHeap, mostMillis, () => isClosed)
     val tick = new TickContext(lower, upper, steps.size, deltas, budget, before)
+    readers.foreach(_.advanced(lower))
     val shared = sharedIn(tick)
     steps.indices.foreach { i =>
       val step = steps(i)

@@ -27,6 +27,20 @@ final class ArrangementRegistryHistories extends AnyFunSuite with ScalaCheckProp
     }
     assert(shared > 1000 && united > 30)
   }
+
+  test("when nothing changes any more, all readers of an identity share one arrangement") {
+    var apart = 0
+    forAll(Gen.listOf(steps)) { history =>
+      val run = new Run
+      history.foreach(run.step)
+      run.settle()
+      if (run.registry.isApart) apart += 1
+      run.rest()
+      assert(!run.registry.isApart)
+      run.finish()
+    }
+    assert(apart > 50)
+  }
 }
 
 object ArrangementRegistryHistories {
@@ -34,7 +48,10 @@ object ArrangementRegistryHistories {
   final case class Register(identity: Int, asOf: Int) extends Step
   final case class Next(which: Int) extends Step
   final case class EndLoad(which: Int, succeeds: Boolean) extends Step
-  final case class Tick(which: Int, width: Int, commits: Boolean) extends Step
+
+  /** `behind`: for how long before the tick's upper times stay readable; None: it is not committed. */
+  final case class Tick(which: Int, width: Int, behind: Option[Int]) extends Step
+  final case class Idle(which: Int, width: Int) extends Step
   final case class BringForward(which: Int, canFollow: Boolean) extends Step
   final case class Leave(which: Int) extends Step
 
@@ -46,9 +63,10 @@ object ArrangementRegistryHistories {
     },
     12 -> which.map(Next(_)),
     4 -> Gen.zip(which, Gen.frequency(4 -> true, 1 -> false)).map { case (w, s) => EndLoad(w, s) },
-    12 -> Gen.zip(which, Gen.choose(1, 4), Gen.frequency(3 -> true, 1 -> false)).map {
-      case (w, width, commits) => Tick(w, width, commits)
+    12 -> Gen.zip(which, Gen.choose(1, 4), Gen.option(Gen.frequency(3 -> 0, 1 -> 2))).map {
+      case (w, width, behind) => Tick(w, width, behind)
     },
+    4 -> Gen.zip(which, Gen.choose(1, 3)).map { case (w, width) => Idle(w, width) },
     4 -> Gen.zip(which, Gen.frequency(2 -> true, 1 -> false)).map { case (w, f) =>
       BringForward(w, f)
     },
@@ -59,9 +77,13 @@ object ArrangementRegistryHistories {
   final class Run {
     import ArrangementRegistry._
 
-    private val registry = new ArrangementRegistry[Int]
+    val registry = new ArrangementRegistry[Int]
     private var identities = Map.empty[Long, Int]
     private val from = mutable.LinkedHashMap.empty[Long, Long]
+
+    /** Before it the reader has brought all changes; in between nothing has changed for it. */
+    private val has = mutable.LinkedHashMap.empty[Long, Long]
+    private val complete = mutable.LinkedHashMap.empty[Long, Long]
     private val ready = mutable.LinkedHashSet.empty[Long]
     private val behind = mutable.LinkedHashMap.empty[Long, Long]
     private val loads = mutable.LinkedHashMap.empty[Long, (Long, Long)]
@@ -84,7 +106,9 @@ object ArrangementRegistryHistories {
           pick(from.keys.filterNot(r => ready(r) || loads.contains(r)), which).foreach(next)
         case EndLoad(which, succeeds) =>
           pick(loads.keys, which).foreach(endLoad(_, succeeds))
-        case Tick(which, width, commits)    => pick(ready, which).foreach(tick(_, width, commits))
+        case Tick(which, width, behind) => pick(ready, which).foreach(tick(_, width, behind))
+        case Idle(which, width)         =>
+          pick(ready, which).foreach(reader => idle(reader, complete(reader) + width))
         case BringForward(which, canFollow) =>
           pick(behind.keys, which).foreach { reader =>
             behind.remove(reader)
@@ -106,6 +130,8 @@ object ArrangementRegistryHistories {
         assert(since <= from(reader) && from(reader) < upper)
         behind.remove(reader)
         ready += reader
+        has(reader) = from(reader) + 1
+        complete(reader) = has(reader)
       case Behind(arrangement, upper) =>
         val (since, held) = actual(arrangement)
         assert(since <= from(reader) && upper == held && upper <= from(reader))
@@ -133,20 +159,50 @@ object ArrangementRegistryHistories {
       carryOut(registry.advanced(reader, math.max(before, upper)))
     }
 
-    private def tick(reader: Long, width: Int, commits: Boolean): Unit = {
-      val upper = from(reader) + 1 + width
-      moved(reader, upper)
-      if (commits) {
-        from(reader) = upper - 1
-        carryOut(registry.reads(reader, upper - 1))
-        val before = registry.arrangementOf(reader)
-        carryOut(registry.unite(reader))
-        if (registry.arrangementOf(reader) != before) united += 1
+    /** Brings what changes from what it has on: what an arrangement lacks before that nobody brings.
+      */
+    private def tick(reader: Long, width: Int, behind: Option[Int]): Unit = {
+      idle(reader, complete(reader))
+      complete(reader) += width
+      has(reader) = complete(reader)
+      moved(reader, has(reader))
+      behind.foreach { ms =>
+        from(reader) = math.max(from(reader), has(reader) - 1 - ms)
+        carryOut(registry.reads(reader, from(reader)))
+        unite(reader)
       }
     }
 
+    private def unite(reader: Long): Unit = {
+      val before = registry.arrangementOf(reader)
+      carryOut(registry.unite(reader, has(reader)))
+      if (registry.arrangementOf(reader) != before) united += 1
+    }
+
+    private def idle(reader: Long, upper: Long): Unit = {
+      unite(reader)
+      complete(reader) = math.max(complete(reader), upper)
+      moved(reader, complete(reader))
+    }
+
+    /** All are ready, and have reached the same time. */
+    def settle(): Unit = {
+      getReady()
+      val upper = complete.values.maxOption.getOrElse(0L)
+      ready.toSeq.foreach(idle(_, upper))
+    }
+
+    /** Time passes. */
+    def rest(): Unit =
+      (1 to 2).foreach { _ =>
+        ready.toSeq.foreach(reader => idle(reader, complete(reader) + 1))
+        check()
+      }
+
     private def leave(reader: Long): Unit = {
       from.remove(reader)
+      has.remove(reader)
+      complete.remove(reader)
       ready -= reader
       behind.remove(reader)
       carryOut(registry.leave(reader))
@@ -169,6 +225,7 @@ object ArrangementRegistryHistories {
       ready.foreach { reader =>
         val (since, upper) = actual(registry.arrangementOf(reader))
         assert(since <= from(reader) && from(reader) < upper)
+        assert(has(reader) <= complete(reader) && complete(reader) <= upper)
       }
       registry.all.foreach { entry =>
         assert(entry.readers.keys.forall(identities(_) == entry.identity))
@@ -183,6 +240,14 @@ object ArrangementRegistryHistories {
 
     /** Whoever still waits can go on, and afterwards there is nothing left. */
     def finish(): Unit = {
+      getReady()
+      from.keys.toSeq.foreach(leave)
+      loads.keys.toSeq.foreach(endLoad(_, succeeds = true))
+      check()
+      assert(registry.all.isEmpty && actual.isEmpty)
+    }
+
+    private def getReady(): Unit = {
       var rounds = 0
       while (from.keys.exists(!ready(_))) {
         rounds += 1
@@ -195,10 +260,6 @@ object ArrangementRegistryHistories {
         from.keys.toSeq.filterNot(r => ready(r) || loads.contains(r)).foreach(next)
         check()
       }
-      from.keys.toSeq.foreach(leave)
-      loads.keys.toSeq.foreach(endLoad(_, succeeds = true))
-      check()
-      assert(registry.all.isEmpty && actual.isEmpty)
     }
   }
 }

@@ -237,17 +237,17 @@ final class ArrangementsSpec extends AnyFunSuite with BeforeAndAfterEach {
           fill(reader, asOf)
         }
         var lower = asOf + 1
-        follow(reader, asOf, lower)
+        follow(reader, 0, lower)
         found(reader, lower)
         (1 to random.nextInt(4)).foreach { _ =>
           val upper = lower + 1 + random.nextInt(3)
           follow(reader, lower, upper)
           found(reader, lower)
           found(reader, upper)
-          if (random.nextBoolean()) {
-            reader.committed(upper)
-            lower = upper
-          }
+          lower = upper
+          if (random.nextBoolean()) reader.committed(upper - random.nextInt(2))
+          if (random.nextInt(3) == 0) reader.advanced(lower)
+          found(reader, lower)
         }
       } catch { case _: NoSuchElementException => }
       finally reader.close()
@@ -256,7 +256,7 @@ final class ArrangementsSpec extends AnyFunSuite with BeforeAndAfterEach {
   private def follow(reader: ArrangementReader, lower: Long, upper: Long): Unit =
     reader.advance(newTick(lower, upper)) { from =>
       val batch = new Batch
-      (from until upper).foreach(i => batch.add(row(0), row(i), i, 1L))
+      (math.max(from, lower) until upper).foreach(i => batch.add(row(0), row(i), i, 1L))
       batch
     }
 
