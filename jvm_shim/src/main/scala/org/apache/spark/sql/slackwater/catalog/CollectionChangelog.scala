@@ -1,5 +1,6 @@
 package org.apache.spark.sql.slackwater.catalog
 
+import org.apache.spark.sql.catalyst.util.DateTimeUtils
 import org.apache.spark.sql.connector.catalog.{
   CatalogV2Util,
   Changelog,
@@ -48,7 +49,9 @@ object CollectionChangelog {
     case _                                                  => None
   }
 
-  /** Raises SLACKWATER_UNSUPPORTED for what takes rows to have keys, and for columns of these names. */
+  /** Raises SLACKWATER_UNSUPPORTED for what takes rows to have keys, and for columns of these names;
+    * SLACKWATER_CHANGES_BOUNDS.
+    */
   def of(table: SlackwaterTable, context: ChangelogContext): CollectionChangelog = {
     if (context.computeUpdates) {
       throw DataErrors.unsupported(
@@ -76,18 +79,20 @@ object CollectionChangelog {
   private def times(name: String, range: ChangelogRange): Times = range match {
     case versions: ChangelogRange.VersionRange =>
       val first = SlackwaterTable.version(versions.startingVersion)
+      val last = Option(versions.endingVersion.orElse(null)).map(SlackwaterTable.version)
+      inOrder(name, first, last)(_.toString)
       Times(
         if (versions.startingBoundInclusive) first - 1 else first,
-        Option(versions.endingVersion.orElse(null))
-          .map(SlackwaterTable.version)
-          .map(last => if (versions.endingBoundInclusive) last else last - 1)
+        last.map(end => if (versions.endingBoundInclusive) end else end - 1)
       )
     case moments: ChangelogRange.TimestampRange =>
       val first = moments.startingTimestamp
+      val last = Option(moments.endingTimestamp.orElse(null)).map(_.longValue)
+      inOrder(name, first, last)(DateTimeUtils.microsToInstant(_).toString)
       Times(
         if (moments.startingBoundInclusive) before(first) else Math.floorDiv(first, 1000L),
-        Option(moments.endingTimestamp.orElse(null)).map { last =>
-          if (moments.endingBoundInclusive) Math.floorDiv(last, 1000L) else before(last)
+        last.map { end =>
+          if (moments.endingBoundInclusive) Math.floorDiv(end, 1000L) else before(end)
         }
       )
     case _ =>
@@ -96,6 +101,14 @@ object CollectionChangelog {
         "Say FROM VERSION or FROM TIMESTAMP."
       )
   }
+
+  /** Raises SLACKWATER_CHANGES_BOUNDS for an end before the beginning. Equal is in order: then there
+    * may be no changes, as where somebody goes on from where he was.
+    */
+  private def inOrder(name: String, first: Long, last: Option[Long])(shown: Long => String): Unit =
+    last.filter(_ < first).foreach { end =>
+      throw DataErrors.changesBounds(name, shown(first), shown(end))
+    }
 
   /** The last millisecond before a moment in microseconds. */
   private def before(micros: Long): Long = -Math.floorDiv(-micros, 1000L) - 1
