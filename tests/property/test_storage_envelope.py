@@ -1,5 +1,6 @@
 """Envelopes against their definition."""
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -140,8 +141,14 @@ def test_none_keeps_every_message(messages):
 
 
 def test_keys_are_equal_as_sql_groups_them():
-    assert row_key([0.0, float("nan")]) == row_key([-0.0, float("nan")])
+    payload = struct.unpack(">d", b"\x7f\xf8" + bytes(5) + b"\1")[0]
+    for zero, number in ((-0.0, float("nan")), (0.0, -float("nan")), (0.0, payload)):
+        assert row_key([zero, number]) == row_key([0.0, float("nan")])
+        assert row_key([[{"a": zero}, number]]) == row_key([[{"a": 0.0}, float("nan")]])
     assert len({row_key([1]), row_key(["1"]), row_key([None]), unread_key(b"1"), NULL_KEY}) == 5
+    long = [row_key(["x" * count]) for count in range(100)]
+    assert len(set(long)) == 100
+    assert max(map(len, long)) == len(NULL_KEY)
 
 
 def test_a_collection_that_is_no_upsert_collection_is_refused():

@@ -15,6 +15,7 @@ Source: spec controllers 5.4, 5.5; invariant I54; docs/decisions 0069.
 from __future__ import annotations
 
 import hashlib
+import marshal
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -31,6 +32,10 @@ Datum: TypeAlias = Row | DataflowError
 
 NULL_KEY = hashlib.sha256(b"n").digest()
 """The key of messages without one."""
+
+MARSHAL_VERSION = 2
+"""The last version of `marshal` that writes equal values alike: later ones write references."""
+_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +73,30 @@ class Upserted:
 
 
 def row_key(values: Sequence[Any]) -> bytes:
-    """The key of these key columns. Values are equal as SQL groups them: NaN, 0.0 and -0.0."""
-    told = [value + 0.0 if isinstance(value, float) else value for value in values]
-    return hashlib.sha256(b"k" + repr(told).encode()).digest()
+    """The key of these key columns. Values are equal as SQL groups them: NaN, 0.0 and -0.0.
+
+    Keys are for this process alone.
+    """
+    return exact_key(tuple(map(_as_grouped, values)))
+
+
+def exact_key(values: tuple[Any, ...]) -> bytes:
+    """The same of values among which, and in which, is no float.
+
+    It is the values themselves where these are shorter than a digest.
+    """
+    packed = marshal.dumps(values, MARSHAL_VERSION)
+    return packed if len(packed) < len(NULL_KEY) else hashlib.sha256(b"k" + packed).digest()
+
+
+def _as_grouped(value: Any) -> Any:
+    if isinstance(value, float):
+        return value + 0.0 if value == value else _NAN
+    if isinstance(value, dict):
+        return {name: _as_grouped(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(_as_grouped, value))
+    return value
 
 
 def unread_key(raw: bytes) -> bytes:

@@ -5,15 +5,15 @@ Source: spec controllers 5.4; docs/decisions 0069.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
 from slackwater.repr.dataflow_error import DataflowError
 from slackwater.repr.errors import FatalError, user_error
-from slackwater.storage.envelope import Datum, row_key
-from slackwater.storage.row_bytes import plain_rows
+from slackwater.storage.envelope import Datum
+from slackwater.storage.row_bytes import row_keys
 
 ENTRY_BYTES = 200
 """About what a key takes beside its row: its digest, and its place in the table."""
@@ -36,9 +36,10 @@ def add_rows(values: dict[bytes, Datum], keys: pa.Table, rows: Sequence[bytes], 
 
     Raises FatalError when a key has something already.
     """
-    for key, row in zip(plain_rows(keys), rows, strict=True):
-        if values.setdefault(row_key(key), row) is not row:
-            raise FatalError(f"a key of {name} has more than one row")
+    count = len(values) + len(rows)
+    values.update(zip(row_keys(keys), rows, strict=True))
+    if len(values) < count:
+        raise FatalError(f"a key of {name} has more than one row")
 
 
 class RowsInMemory:
@@ -51,10 +52,8 @@ class RowsInMemory:
         self._values = values
         self._limit_bytes = limit_bytes
         self._name = name
-        self._errors = {
-            key: each for key, each in values.items() if not isinstance(each, bytes | tuple)
-        }
-        self.size_bytes = sum(map(_size, values.values()))
+        self._errors = _errors(values)
+        self.size_bytes = _size(values.values())
 
     def lookup(self, keys: Collection[bytes]) -> Mapping[bytes, Datum]:
         values = self._values
@@ -62,14 +61,14 @@ class RowsInMemory:
 
     def replace(self, values: Mapping[bytes, Datum | None]) -> None:
         self.size_bytes = self._size_with(values)
+        if self._errors:
+            self._errors = {key: each for key, each in self._errors.items() if key not in values}
+        self._errors |= _errors(values)
         for key, value in values.items():
-            self._errors.pop(key, None)
             if value is None:
                 self._values.pop(key, None)
-                continue
-            self._values[key] = value
-            if not isinstance(value, bytes | tuple):
-                self._errors[key] = value
+            else:
+                self._values[key] = value
 
     def check(self, values: Mapping[bytes, Datum | None]) -> None:
         """Raises SLACKWATER_UPSERT_MEMORY when the rows would take more than they may with these
@@ -86,8 +85,12 @@ class RowsInMemory:
 
     def _size_with(self, values: Mapping[bytes, Datum | None]) -> int:
         held = self._values
-        more = sum(_size(value) for value in values.values() if value is not None)
-        return self.size_bytes + more - sum(_size(held[key]) for key in values if key in held)
+        more = _size(value for value in values.values() if value is not None)
+        return self.size_bytes + more - _size(held[key] for key in values if key in held)
+
+    def get(self, key: bytes) -> Datum | None:
+        """The value of a key; None: it has nothing."""
+        return self._values.get(key)
 
     def __iter__(self) -> Iterator[bytes]:
         """All keys that have something."""
@@ -102,5 +105,14 @@ class RowsInMemory:
         return len(self._values)
 
 
-def _size(value: Datum) -> int:
-    return ENTRY_BYTES + (len(value) if isinstance(value, bytes) else ENTRY_BYTES)
+def _errors(values: Mapping[bytes, Datum | None]) -> dict[bytes, DataflowError]:
+    return {
+        key: each
+        for key, each in values.items()
+        if not isinstance(each, bytes) and each is not None and not isinstance(each, tuple)
+    }
+
+
+def _size(values: Iterable[Datum]) -> int:
+    sizes = [len(each) if isinstance(each, bytes) else ENTRY_BYTES for each in values]
+    return sum(sizes) + ENTRY_BYTES * len(sizes)

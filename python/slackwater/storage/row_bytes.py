@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import pyarrow as pa
 
 from slackwater.persist.nested import as_type, with_leaves
 from slackwater.repr.relation import DIFF_FIELD, RelationDesc
+from slackwater.storage.envelope import MARSHAL_VERSION, exact_key, row_key
 
-_VERSION = 2
 _PIECE_ROWS = 100_000
-"""The last version of `marshal` that writes equal values alike: later ones write references."""
+_LOADED_ROWS = 500
+"""So many rows are values of Python at once: of more, the garbage collector takes three times as
+much as reading them."""
 
 
 class RowBytes:
@@ -29,7 +32,7 @@ class RowBytes:
 
     def encode(self, table: pa.Table) -> list[bytes]:
         """The bytes of each row of a table that has the columns of the relation."""
-        return [marshal.dumps(row, _VERSION) for row in plain_rows(table)]
+        return list(map(marshal.dumps, plain_rows(table), repeat(MARSHAL_VERSION)))
 
     def updates(self, rows: Sequence[tuple[bytes, int]]) -> Iterator[pa.Table]:
         """Rows and their diffs as tables with ``__diff``, in pieces."""
@@ -44,7 +47,7 @@ class RowBytes:
         found = list(marshal.loads(row))
         for place, value in values.items():
             found[place] = value
-        return marshal.dumps(tuple(found), _VERSION)
+        return marshal.dumps(tuple(found), MARSHAL_VERSION)
 
     @staticmethod
     def plain(row: bytes) -> tuple[Any, ...]:
@@ -54,7 +57,11 @@ class RowBytes:
 
     def decode(self, rows: Sequence[bytes]) -> pa.Table:
         """The table of these rows."""
-        columns = list(zip(*map(marshal.loads, rows), strict=True)) or [()] * len(self._schema)
+        columns: list[list[Any]] = [[] for _ in self._schema]
+        for start in range(0, len(rows), _LOADED_ROWS):
+            loaded = map(marshal.loads, rows[start : start + _LOADED_ROWS])
+            for column, values in zip(columns, zip(*loaded, strict=True), strict=True):
+                column += values
         arrays = [
             as_type(pa.array(column, kind), field.type)
             for column, kind, field in zip(columns, self._plain, self._schema, strict=True)
@@ -69,6 +76,18 @@ def plain_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         for column in table.columns
     ]
     return zip(*columns, strict=True)
+
+
+def row_keys(keys: pa.Table) -> list[bytes]:
+    """The keys of rows that have these key columns. See `row_key`."""
+    has_floats = any(_has_floats(column.type) for column in keys.columns)
+    return list(map(row_key if has_floats else exact_key, plain_rows(keys)))
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_has_floats(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_floating(kind))
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -7,11 +7,12 @@ import pyarrow as pa
 import pytest
 
 from slackwater.repr.dataflow_error import NullKeyError
-from slackwater.repr.errors import SlackwaterError
+from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.repr.relation import DIFF_COLUMN, RelationDesc, with_diff
-from slackwater.storage.keyed_rows import ENTRY_BYTES, RowsInMemory
+from slackwater.storage.envelope import row_key
+from slackwater.storage.keyed_rows import ENTRY_BYTES, RowsInMemory, add_rows
 from slackwater.storage.pieces import Pieces, StagedRows
-from slackwater.storage.row_bytes import RowBytes
+from slackwater.storage.row_bytes import RowBytes, plain_rows, row_keys
 
 NESTED = (
     '{"type": "struct", "fields": [{"name": "s", "nullable": true, "metadata": {}, "type": '
@@ -62,6 +63,30 @@ def test_rows_come_back_from_their_bytes(desc, rows):
     # Equal rows have equal bytes, whatever objects they are made of.
     assert codec.encode(pa.concat_tables([again, table])) == encoded + encoded
     assert codec.decode([]).schema == table.schema
+
+
+@pytest.mark.parametrize(("desc", "rows"), TABLES)
+def test_keys_of_many_rows_are_those_of_each(desc, rows):
+    table = desc.with_diffs((row, 1) for row in rows).drop_columns([DIFF_COLUMN])
+    keys = row_keys(table)
+    assert keys == [row_key(row) for row in plain_rows(table)]
+    assert len(set(keys)) == len(rows)
+
+
+def test_keys_of_floats_are_equal_as_sql_groups_them():
+    floats = pa.array([0.0, -0.0], pa.float32())
+    lists = pa.array([[0.0, None], [-0.0, None]], pa.list_(pa.float64()))
+    for column in (floats, lists):
+        assert len(set(row_keys(pa.table({"k": column})))) == 1
+
+
+def test_a_key_with_two_rows_is_refused():
+    values = {}
+    add_rows(values, pa.table({"k": ["a", None]}), [b"1", b"2"], "s")
+    assert values == {row_key(["a"]): b"1", row_key([None]): b"2"}
+    for again in (["b", "b"], ["b", "a"]):
+        with pytest.raises(FatalError, match="a key of s has more than one row"):
+            add_rows(dict(values), pa.table({"k": again}), [b"3", b"3"], "s")
 
 
 def test_moments_that_python_has_no_date_for():

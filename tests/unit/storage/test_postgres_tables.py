@@ -171,11 +171,21 @@ def test_a_table_with_other_columns_has_an_error(columns, identity, reason):
 def test_changes_that_contradict_what_is_there_are_an_error(name, messages, reason):
     changes, _ = followed(name)
     for message in messages:
-        changes.take(decoded(message))
+        changes.take(message)
     found = changes.changes()
     assert reason in changes.state.broken
     assert found.rows is None
     assert len(found.errors) == 1
+
+
+def test_large_changes_do_not_wait_for_many(monkeypatch):
+    monkeypatch.setattr("slackwater.storage.postgres.changes.BATCH_BYTES", 1000)
+    changes, _ = followed("keyed")
+    for number in range(20):
+        changes.take(insert(10, ["1", "1", "x" * number]))
+        assert changes.state.broken is None
+    changes.take(insert(10, ["2", "1", "x" * 500]))
+    assert changes.state.broken == "its key is not unique"
 
 
 def test_a_table_that_has_left_the_publication_has_an_error():
@@ -199,7 +209,7 @@ def test_rows_of_keys_that_take_too_much_are_refused(monkeypatch):
     monkeypatch.setattr("slackwater.storage.postgres.changes.KEYED_BYTES", 1000)
     changes, _ = followed("keyed")
     for number in range(5):
-        changes.take(decoded(insert(10, [str(number), "1", "x"])))
+        changes.take(insert(10, [str(number), "1", "x"]))
     with pytest.raises(SlackwaterError, match="SLACKWATER_UPSERT_MEMORY"):
         changes.changes()
     changes.forget()

@@ -9,7 +9,7 @@ Source: spec controllers 5.4, 5.5; docs/decisions 0072.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -22,26 +22,18 @@ from slackwater.storage.postgres.old_rows import (
     Contents,
     Keys,
     OldRows,
-    Put,
     Reader,
     RowsOfKeys,
     TableBroken,
-    Texts,
     WholeRows,
 )
-from slackwater.storage.postgres.pgoutput import (
-    Change,
-    Delete,
-    Insert,
-    Relation,
-    Truncate,
-    Tuple,
-    Update,
-)
+from slackwater.storage.postgres.pgoutput import Relation
+from slackwater.storage.postgres.row_changes import Tuples, row_changes
 from slackwater.storage.postgres.tables import PostgresTable, TableNow, difference
 
 BATCH = 10_000
-"""So many changes are made rows at once."""
+BATCH_BYTES = 16 * 1024 * 1024
+"""So many changes are made rows at once, or as many as have so many bytes."""
 KEYED_BYTES = 2 * 1024**3
 """The most that the rows of one table may take in memory that is not REPLICA IDENTITY FULL."""
 
@@ -91,7 +83,8 @@ class TableChanges:
         self._reader = Reader(table)
         self._old_rows = self._made(state)
         self._places: Sequence[int | None] = ()
-        self._waiting: list[Put] = []
+        self._waiting: list[bytes] = []
+        self._waiting_bytes = 0
         self._snapshot: Counter[Datum] | None = None
         self._is_first = False
 
@@ -155,7 +148,8 @@ class TableChanges:
                 return
         rows = found.table
         if found.bad:
-            bad = [tuple(column[place].as_py() for column in columns) for place in found.bad]
+            places = pa.array(list(found.bad), pa.int64())
+            bad = Tuples(tuple(column.take(places) for column in columns))
             self._snapshot.update(self._old_rows.read(bad))
             rows = rows.filter(pa.array(place not in found.bad for place in range(rows.num_rows)))
         if self._is_first:
@@ -203,41 +197,33 @@ class TableChanges:
             ignored=(*self.state.ignored, *added),
         )
 
-    def take(self, change: Change) -> None:
-        """A change of the table belongs to the step."""
+    def take(self, message: bytes) -> None:
+        """A message that changes a row of the table belongs to the step."""
         if self.state.broken is not None:
             return
-        try:
-            if isinstance(change, Truncate):
-                self._waiting = []
-                self._old_rows.clear()
-                return
-            self._waiting.append(self._put(change))
-            if len(self._waiting) >= BATCH:
+        self._waiting.append(message)
+        self._waiting_bytes += len(message)
+        if len(self._waiting) >= BATCH or self._waiting_bytes >= BATCH_BYTES:
+            try:
                 self._apply()
-        except TableBroken as broken:
-            self._break(broken.reason)
+            except TableBroken as broken:
+                self._break(broken.reason)
 
-    def _put(self, change: Insert | Update | Delete) -> Put:
-        match change:
-            case Insert(new=new):
-                return Put(self._own(new), is_new=True)
-            case Update(new=new, old=old, has_all=has_all):
-                if self.state.key is None and not has_all:
-                    raise TableBroken(_NEEDS_FULL)
-                return Put(self._own(new), None if old is None else self._own(old))
-            case Delete(old=old, has_all=has_all):
-                if self.state.key is None and not has_all:
-                    raise TableBroken(_NEEDS_FULL)
-                return Put(None, self._own(old))
+    def truncate(self) -> None:
+        """All rows of the table go."""
+        if self.state.broken is None:
+            self._taken()
+            self._old_rows.clear()
 
-    def _own(self, values: Tuple) -> Texts:
-        return tuple(None if place is None else values[place] for place in self._places)
+    def _taken(self) -> list[bytes]:
+        """The messages that wait, which do so no longer."""
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        return waiting
 
     def _apply(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = self._taken()
         if waiting:
-            self._old_rows.put(waiting)
+            self._old_rows.put(row_changes(waiting, self._places))
 
     def look(self, now: TableNow | None) -> None:
         """Compares the table with what the upstream says of it now."""
@@ -252,7 +238,7 @@ class TableChanges:
 
     def _break(self, reason: str) -> None:
         self._old_rows.forget()
-        self._waiting = []
+        self._taken()
         if self._snapshot is not None:
             # Rows that are there stay: nobody can read them.
             self._snapshot = Counter()
@@ -266,25 +252,29 @@ class TableChanges:
             self._apply()
         except TableBroken as broken:
             self._break(broken.reason)
-        found: Counter[Datum] = Counter()
-        for value, diff in self._old_rows.changed():
-            found[value] += diff
-        if self._snapshot is not None:
-            found.update(self._snapshot)
-        if self.state.broken is not None and (
-            self._snapshot is not None or self._durable.broken is None
-        ):
-            found[self._broken_error(self.state.broken)] += 1
+        rows: list[tuple[bytes, int]] = []
+        errors: list[tuple[DataflowError, int]] = []
+        for value, diff in self._net():
+            if isinstance(value, bytes):
+                rows.append((value, diff))
+            elif not isinstance(value, tuple):
+                errors.append((value, diff))
         pieces: Pieces = self._old_rows.pieces
-        rows = [(each, diff) for each, diff in found.items() if isinstance(each, bytes) and diff]
         for table in self._reader.tables(rows):
             pieces.add(table)
-        errors = [
-            (each, diff)
-            for each, diff in found.items()
-            if not isinstance(each, bytes | tuple) and diff
-        ]
         return Changed(pieces.rows(), errors)
+
+    def _net(self) -> Iterable[tuple[Datum, int]]:
+        """The rows and errors that come and go, with their diffs."""
+        broken, snapshot = self.state.broken, self._snapshot
+        if snapshot is None and (broken is None or self._durable.broken is not None):
+            return self._old_rows.changed()
+        found = Counter({} if snapshot is None else snapshot)
+        for value, diff in self._old_rows.changed():
+            found[value] += diff
+        if broken is not None:
+            found[self._broken_error(broken)] += 1
+        return ((value, diff) for value, diff in found.items() if diff)
 
     def _broken_error(self, reason: str) -> DecodeError:
         return DecodeError(f"table {self.table.full_name}", reason)
@@ -311,7 +301,8 @@ class TableChanges:
 
     def forget(self) -> None:
         """Nothing of the step counts: it begins again from what is durable."""
-        self._waiting, self._places = [], ()
+        self._taken()
+        self._places = ()
         if self.state.key != self._durable.key or self._snapshot is not None:
             self._old_rows = self._made(self._durable)
         self._snapshot = None
@@ -320,7 +311,6 @@ class TableChanges:
 
 
 _LOST = "it is not in the publication any more"
-_NEEDS_FULL = "a row was changed without its values before: it needs REPLICA IDENTITY FULL or a key"
 
 
 def _check(name: str, before: int, now: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from slackwater.storage.postgres.changes import TableChanges
 from slackwater.storage.postgres.pgoutput import Begin, Commit, Relation, Truncate, decoded
 from slackwater.storage.postgres.replication import Keepalive, Received
+from slackwater.storage.postgres.row_changes import changed_relation
 
 Readers = Mapping[int, Sequence[TableChanges]]
 """The tables that take the changes of a table of the upstream, by its oid."""
@@ -42,6 +43,13 @@ class Follower:
             return
         self.messages += 1
         self.size_bytes += len(received)
+        changed = changed_relation(received)
+        if changed is not None:
+            for table in () if self._skips else tables.get(changed, ()):
+                if not table.is_described:
+                    table.relation(self._relations[changed])
+                table.take(received)
+            return
         message = decoded(received)
         match message:
             case None:
@@ -59,10 +67,4 @@ class Follower:
             case Truncate(oids=oids):
                 if not self._skips:
                     for table in (each for oid in oids for each in tables.get(oid, ())):
-                        table.take(message)
-            case change:
-                if not self._skips:
-                    for table in tables.get(change.oid, ()):
-                        if not table.is_described:
-                            table.relation(self._relations[change.oid])
-                        table.take(change)
+                        table.truncate()

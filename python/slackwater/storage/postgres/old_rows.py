@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from slackwater.repr.dataflow_error import (
     DataflowError,
@@ -23,19 +24,23 @@ from slackwater.repr.dataflow_error import (
     ValueDecodeError,
 )
 from slackwater.repr.errors import FatalError
-from slackwater.storage.envelope import Datum, row_key, unread_key
+from slackwater.storage.envelope import Datum, unread_key
 from slackwater.storage.keyed_rows import RowsInMemory, add_rows
 from slackwater.storage.pieces import Pieces, Stage, StagedRows
-from slackwater.storage.postgres.pgoutput import UNSENT, Unsent
+from slackwater.storage.postgres.row_changes import (
+    DELETE,
+    INSERT,
+    REPLACEMENT,
+    RowChanges,
+    Tuples,
+)
 from slackwater.storage.postgres.tables import PostgresTable
 from slackwater.storage.postgres.types import RowReader
-from slackwater.storage.row_bytes import RowBytes, plain_rows
+from slackwater.storage.row_bytes import RowBytes, row_keys
 from slackwater.storage.text_values import shortened
 
-Texts = Sequence[str | Unsent | None]
-"""The values of a row, by the columns of its collection."""
-
 _FIRST_CHECK = 50_000
+_NEEDS_FULL = "a row was changed without its values before: it needs REPLICA IDENTITY FULL or a key"
 _NOT_SENT = "a large value was not sent, and the row before it could not be read"
 
 
@@ -59,26 +64,14 @@ class Contents(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
-    """A row comes, one goes, or both. `old` may be a key only. `is_new`: nothing goes.
-
-    A row that comes, is not new, and has no `old`, takes the place of what its key has.
-    """
-
-    new: Texts | None
-    old: Texts | None = None
-    is_new: bool = False
-
-
 class OldRows(Protocol):
     """The changes of a step to one table."""
 
-    def read(self, rows: Sequence[Texts]) -> list[Datum]:
+    def read(self, rows: Tuples) -> list[Datum]:
         """The rows, or the errors that take their places. Raises `TableBroken`."""
         ...
 
-    def put(self, changes: Sequence[Put]) -> None:
+    def put(self, changes: RowChanges) -> None:
         """Raises `TableBroken`, SLACKWATER_UPSERT_MEMORY, and what writing files raises."""
         ...
 
@@ -112,6 +105,14 @@ class OldRows(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The bytes of rows, and the reasons of those that are none, by their numbers."""
+
+    rows: list[bytes]
+    bad: Mapping[int, str]
+
+
 class Reader:
     """Reads rows of texts as bytes, or says why they are none."""
 
@@ -124,24 +125,13 @@ class Reader:
         """The rows that are there, with the columns that are read."""
         return contents.rows().select(self.rows.desc.names)
 
-    def read(self, rows: Sequence[Texts]) -> list[bytes | str]:
-        """The bytes of each row, or the reason why it is none. Raises `TableBroken`."""
-        columns = list(zip(*rows, strict=True)) if rows else [()] * len(self.table.columns)
-        texts = [
-            pa.array([None if each is UNSENT else each for each in column], pa.string())
-            for column in columns
-        ]
-        self._check(columns)
-        found = self.rows.rows(texts)
-        encoded: list[bytes | str] = list(self.bytes.encode(found.table))
-        for number, reason in found.bad.items():
-            encoded[number] = reason
-        return encoded
-
-    def _check(self, columns: Sequence[Sequence[str | Unsent | None]]) -> None:
-        for column, values in zip(self.table.columns, columns, strict=True):
-            if column.not_null and None in values:
+    def read(self, rows: Tuples) -> Read:
+        """Raises `TableBroken`."""
+        for place, column in enumerate(self.table.columns):
+            if column.not_null and rows.nulls(place):
                 raise TableBroken(f"its column {column.name}, which was NOT NULL, has a NULL")
+        found = self.rows.rows(rows.columns)
+        return Read(self.bytes.encode(found.table), found.bad)
 
     def error(self, reason: str) -> DecodeError:
         """The error of a row."""
@@ -171,26 +161,18 @@ class WholeRows:
         self._is_put_away = False
         self.pieces = Pieces(self._stage)
 
-    def read(self, rows: Sequence[Texts]) -> list[Datum]:
-        return [
-            self._reader.error(found) if isinstance(found, str) else found
-            for found in self._reader.read(rows)
-        ]
+    def read(self, rows: Tuples) -> list[Datum]:
+        found = self._reader.read(rows)
+        values: list[Datum] = list(found.rows)
+        for number, reason in found.bad.items():
+            values[number] = self._reader.error(reason)
+        return values
 
-    def put(self, changes: Sequence[Put]) -> None:
-        rows: list[Texts] = []
-        diffs: list[int] = []
-        for change in changes:
-            if change.old is not None:
-                rows.append(change.old)
-                diffs.append(-1)
-            elif not change.is_new:
-                raise TableBroken("a change has not sent the row before it")
-            if change.new is not None:
-                rows.append(_whole(change.new, change.old))
-                diffs.append(1)
-        for value, diff in zip(self.read(rows), diffs, strict=True):
-            self._net[value] += diff
+    def put(self, changes: RowChanges) -> None:
+        if not changes.has_all:
+            raise TableBroken(_NEEDS_FULL)
+        self._net.subtract(self.read(changes.old))
+        self._net.update(self.read(_whole(changes)))
         if len(self._net) > self._most:
             self._put_away()
 
@@ -239,13 +221,19 @@ class WholeRows:
         self._is_put_away = True
 
 
-def _whole(new: Texts, old: Texts | None) -> Texts:
-    """The row with the large values that it was not sent with, from the row before it."""
-    if UNSENT not in new:
+def _whole(changes: RowChanges) -> Tuples:
+    """The new rows with the large values that they were not sent with, from the rows before."""
+    new = changes.new
+    if not new.unsent:
         return new
-    if old is None:
-        raise TableBroken("an update has not sent a large value, nor the row before it")
-    return [before if now is UNSENT else now for now, before in zip(new, old, strict=True)]
+    before = dict(changes.replaced())
+    columns = list(new.columns)
+    for place in {place for places in new.unsent.values() for place in places}:
+        is_unsent = [place in new.unsent.get(number, ()) for number in range(len(columns[place]))]
+        old = [before[number] if each else None for number, each in enumerate(is_unsent)]
+        then = changes.old.columns[place].take(pa.array(old, pa.int64()))
+        columns[place] = pc.if_else(pa.array(is_unsent), then, columns[place])
+    return Tuples(tuple(columns))
 
 
 class RowsOfKeys:
@@ -271,54 +259,50 @@ class RowsOfKeys:
         self._checked_at = _FIRST_CHECK
         self.pieces = Pieces(self._stage)
 
-    def read(self, rows: Sequence[Texts]) -> list[Datum]:
-        found = zip(self._reader.read(rows), self._digests(rows), strict=True)
-        return [self._value(row, key) for row, key in found]
+    def read(self, rows: Tuples) -> list[Datum]:
+        return self._values(rows, self._keys_of(rows))
 
-    def put(self, changes: Sequence[Put]) -> None:
-        present = self._present()
-        come = [change.new for change in changes if change.new is not None]
-        gone = [change.old for change in changes if change.old is not None]
-        rows, keys = iter(self._reader.read(come)), iter(self._digests(come))
-        old_keys = iter(self._digests(gone))
-        for change in changes:
-            old = None if change.old is None else next(old_keys).digest
-            if change.new is not None:
-                row, key = next(rows), next(keys)
-                value = self._value(row, key)
-                if change.is_new:
-                    self._refuse_double(present, key.digest)
-                else:
-                    before = self._taken(present, old or key.digest)
-                    value = self._filled(change.new, value, before, key)
-            else:
-                key = None
-            if old is not None and (key is None or key.digest != old):
+    def _values(self, rows: Tuples, keys: _KeysOfRows) -> list[Datum]:
+        found = self._reader.read(rows)
+        values: list[Datum] = list(found.rows)
+        for number in {*found.bad, *keys.wrong}:
+            values[number] = self._wrong(keys, number, found.bad.get(number, ""))
+        return values
+
+    def _wrong(self, keys: _KeysOfRows, number: int, reason: str) -> DataflowError:
+        """The error in the place of a row that is wrong for that reason, unless its key is."""
+        raw, wrong = keys.raw(number), keys.wrong.get(number)
+        if wrong is not None:
+            return KeyDecodeError(raw, self._reader.error(wrong))
+        return ValueDecodeError(self._reader.error(reason), _shown(raw), raw)
+
+    def put(self, changes: RowChanges) -> None:
+        present, after = self._present(), self._after
+        keys = self._keys_of(changes.new)
+        values = self._values(changes.new, keys)
+        come = enumerate(zip(keys.digests, values, strict=True))
+        gone = iter(self._keys_of(changes.old).digests)
+        for kind in changes.kinds:
+            if kind == DELETE:
+                old = next(gone)
                 self._taken(present, old)
-                self._after[old] = None
-            if key is not None:
-                self._after[key.digest] = value
+                after[old] = None
+                continue
+            number, (key, value) = next(come)
+            if kind == INSERT:
+                self._refuse_double(present, key)
+            else:
+                old = next(gone) if kind == REPLACEMENT else key
+                before = self._taken(present, old)
+                unsent = changes.new.unsent.get(number)
+                if unsent is not None and isinstance(value, bytes):
+                    value = _filled(value, before, unsent) or self._wrong(keys, number, _NOT_SENT)
+                after[old] = None
+            after[key] = value
         if len(self._after) >= self._checked_at:
             # Each look takes all keys of the step: so few are made, and one at its end.
             present.check(self._after)
             self._checked_at = 2 * len(self._after)
-
-    def _value(self, row: bytes | str, key: _Key) -> Datum:
-        if key.wrong is not None:
-            return KeyDecodeError(key.raw, self._reader.error(key.wrong))
-        if isinstance(row, str):
-            return ValueDecodeError(self._reader.error(row), _shown(key.raw), key.raw)
-        return row
-
-    def _filled(self, new: Texts, value: Datum, before: Datum, key: _Key) -> Datum:
-        """The row with the large values that it was not sent with, from the row before it."""
-        if UNSENT not in new or not isinstance(value, bytes):
-            return value
-        if not isinstance(before, bytes):
-            return self._value(_NOT_SENT, key)
-        then = RowBytes.plain(before)
-        unsent = (place for place, text in enumerate(new) if text is UNSENT)
-        return RowBytes.replaced(value, {place: then[place] for place in unsent})
 
     def _taken(self, present: RowsInMemory, key: bytes) -> Datum:
         """The present value of a key, which is there: an upstream changes nothing else.
@@ -335,21 +319,19 @@ class RowsOfKeys:
             raise TableBroken("its key is not unique")
 
     def _now(self, present: RowsInMemory, key: bytes) -> Datum | None:
-        return self._after[key] if key in self._after else present.lookup((key,)).get(key)
+        return self._after[key] if key in self._after else present.get(key)
 
-    def _digests(self, rows: Sequence[Texts]) -> list[_Key]:
-        keys = [tuple(row[place] for place in self._places) for row in rows]
-        if not keys:
-            return []
-        if any(UNSENT in key for key in keys):
+    def _keys_of(self, rows: Tuples) -> _KeysOfRows:
+        if any(place in self._places for places in rows.unsent.values() for place in places):
             raise TableBroken("an update has not sent a large value of its key")
-        texts = [pa.array(column, pa.string()) for column in zip(*keys, strict=True)]
+        return self._keys_in([rows.columns[place] for place in self._places])
+
+    def _keys_in(self, texts: Sequence[pa.Array]) -> _KeysOfRows:
         found = self._keys.rows(texts)
-        made = []
-        for number, (key, plain) in enumerate(zip(keys, plain_rows(found.table), strict=True)):
-            raw, wrong = json.dumps(key, ensure_ascii=False).encode(), found.bad.get(number)
-            made.append(_Key(row_key(plain) if wrong is None else unread_key(raw), raw, wrong))
-        return made
+        keys = _KeysOfRows(texts, row_keys(found.table), found.bad)
+        for number in found.bad:
+            keys.digests[number] = unread_key(keys.raw(number))
+        return keys
 
     def clear(self) -> None:
         present = self._present()
@@ -410,10 +392,8 @@ class RowsOfKeys:
             case KeyDecodeError(raw, _):
                 return unread_key(raw)
             case ValueDecodeError(_, _, raw):
-                row: list[str | None] = [None] * len(self._reader.table.columns)
-                for place, text in zip(self._places, json.loads(raw), strict=True):
-                    row[place] = text
-                return self._digests([row])[0].digest
+                texts = [pa.array([text], pa.string()) for text in json.loads(raw)]
+                return self._keys_in(texts).digests[0]
             case _:
                 raise FatalError(f"{error} belongs to no key")
 
@@ -427,12 +407,28 @@ class Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class _Key:
-    """A key: its digest, the texts that errors keep of it, and why it cannot be read."""
+class _KeysOfRows:
+    """The keys of rows: their texts, by columns, their digests, and why some cannot be read."""
 
-    digest: bytes
-    raw: bytes
-    wrong: str | None
+    texts: Sequence[pa.Array]
+    digests: list[bytes]
+    wrong: Mapping[int, str]
+
+    def raw(self, number: int) -> bytes:
+        """The texts that errors keep of a key."""
+        key = [column[number].as_py() for column in self.texts]
+        return json.dumps(key, ensure_ascii=False).encode()
+
+
+def _filled(value: bytes, before: Datum, unsent: Sequence[int]) -> bytes | None:
+    """The row with the large values that it was not sent with, from the row before it.
+
+    None: the row before it could not be read.
+    """
+    if not isinstance(before, bytes):
+        return None
+    then = RowBytes.plain(before)
+    return RowBytes.replaced(value, {place: then[place] for place in unsent})
 
 
 def _shown(raw: bytes) -> str:

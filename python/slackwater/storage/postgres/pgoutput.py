@@ -1,6 +1,7 @@
 """The messages of PostgreSQL's plugin `pgoutput`, in version 1 of its protocol, as values.
 
-Numbers are in network order, names end with a zero byte, values are texts in UTF-8.
+Numbers are in network order, names end with a zero byte. Messages that change rows are read
+together, in `row_changes`.
 
 Source: PostgreSQL's manual, "Logical Replication Message Formats"; docs/decisions 0072.
 """
@@ -8,24 +9,9 @@ Source: PostgreSQL's manual, "Logical Replication Message Formats"; docs/decisio
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Literal
-
-
-class Unsent(Enum):
-    """A value that an update does not change and that is too large to be sent again."""
-
-    UNSENT = "u"
-
-
-UNSENT = Unsent.UNSENT
-
-Value = str | Unsent | None
-Tuple = Sequence[Value]
-"""The values of a row by the columns of its relation. In a tuple that has only a key the values of
-all other columns are None, which says nothing about them."""
 
 Identity = Literal["d", "n", "f", "i"]
 """REPLICA IDENTITY: DEFAULT, NOTHING, FULL or USING INDEX."""
@@ -67,37 +53,11 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
-class Insert:
-    oid: int
-    new: Tuple
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """`old` None: its key is that of `new`. With `has_all` it is the whole row, else its key."""
-
-    oid: int
-    new: Tuple
-    old: Tuple | None = None
-    has_all: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Delete:
-    """`old` is the whole row, or with `has_all` False its key."""
-
-    oid: int
-    old: Tuple
-    has_all: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Truncate:
     oids: tuple[int, ...]
 
 
-Change = Insert | Update | Delete | Truncate
-Message = Begin | Commit | Relation | Change
+Message = Begin | Commit | Relation | Truncate
 
 _IDENTITIES: Mapping[int, Identity] = {
     b"d"[0]: "d",
@@ -107,12 +67,11 @@ _IDENTITIES: Mapping[int, Identity] = {
 }
 _SILENT = frozenset(b"OYM")
 """Origins, types, and what applications write beside tables: nothing of it changes rows."""
-_NEW, _KEY, _OLD = b"N"[0], b"K"[0], b"O"[0]
 _U16, _U32, _U64 = struct.Struct(">H"), struct.Struct(">I"), struct.Struct(">Q")
 
 
 def decoded(data: bytes) -> Message | None:
-    """The message; None for those that change nothing.
+    """A message that changes no single row; None for those that change nothing.
 
     Raises ValueError for what is none of this version.
     """
@@ -125,14 +84,6 @@ def decoded(data: bytes) -> Message | None:
 def _decoded(data: bytes) -> Message | None:
     kind = data[:1]
     match kind:
-        case b"I":
-            new, _ = _values(data, 6)
-            return Insert(_oid(data), new)
-        case b"U":
-            return _update(data)
-        case b"D":
-            old, _ = _values(data, 6)
-            return Delete(_oid(data), old, data[5] == _OLD)
         case b"B":
             return Begin(_U64.unpack_from(data, 1)[0])
         case b"C":
@@ -151,42 +102,6 @@ def _decoded(data: bytes) -> Message | None:
 def _oid(data: bytes) -> int:
     found: int = _U32.unpack_from(data, 1)[0]
     return found
-
-
-def _update(data: bytes) -> Update:
-    kind = data[5]
-    if kind == _NEW:
-        new, _ = _values(data, 6)
-        return Update(_oid(data), new)
-    if kind not in (_KEY, _OLD):
-        raise ValueError(f"an update has a tuple of the unknown kind {kind}")
-    old, at = _values(data, 6)
-    new, _ = _values(data, at + 1)
-    return Update(_oid(data), new, old, kind == _OLD)
-
-
-def _values(data: bytes, at: int) -> tuple[list[Value], int]:
-    """The values of a tuple, and where it ends."""
-    (count,) = _U16.unpack_from(data, at)
-    at += 2
-    values: list[Value] = []
-    for _ in range(count):
-        kind = data[at]
-        at += 1
-        if kind == 0x74:  # t
-            (size,) = _U32.unpack_from(data, at)
-            at += 4
-            if at + size > len(data):
-                raise ValueError("a message of pgoutput ends within a value")
-            values.append(data[at : at + size].decode())
-            at += size
-        elif kind == 0x6E:  # n
-            values.append(None)
-        elif kind == 0x75:  # u
-            values.append(UNSENT)
-        else:
-            raise ValueError(f"a value is of the unknown kind {kind}")
-    return values, at
 
 
 def _relation(data: bytes) -> Relation:
