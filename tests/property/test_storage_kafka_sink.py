@@ -347,3 +347,43 @@ def test_several_rows_of_a_key_send_nothing():
         sink.write(Frontier(0), Frontier(5), [rows])
     assert not cluster.messages
     assert not cluster.records
+
+
+class Counting(Producer):
+    """Notes what the sink counts of its first range whenever messages are handed over."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        self.sink, self.seen = None, []
+
+    def send(self, messages):
+        super().send(messages)
+        found = self.sink.statistics
+        self.seen.append((found.snapshot_records_staged, found.snapshot_records_known))
+
+
+def test_the_first_range_is_counted_while_it_is_sent():
+    """Batches have two messages here and transactions three, after one of which it is stopped."""
+    rows = updates([(n, "a", 0, 1) for n in range(6)] + [(1, "a", 4, -1), (9, "b", 4, 1)])
+    cluster, leader = Cluster(), Leadership()
+
+    def run(**more):
+        cluster.producer = lambda: producer
+        producer = Counting(cluster)
+        producer.sink = sink = opened(cluster, leader.claim(), **more)
+        sink.write(Frontier(0), Frontier(5), [rows])
+        return sink, producer.seen
+
+    sink, seen = run(is_stopped=lambda: True)
+    assert seen == [(0, 8), (2, 8)]
+    assert sink.statistics.snapshot_records_staged == 3
+    sink, seen = run()
+    assert seen == [(3, 8), (5, 8), (6, 8)]
+    sink.write(Frontier(5), Frontier(9), [updates([(2, "a", 6, -1)])])
+    found = sink.statistics
+    assert (found.snapshot_records_staged, found.snapshot_records_known) == (8, 8)
+    assert opened(cluster, leader.claim()).statistics.snapshot_records_known is None
+    later = opened(Cluster(), snapshot=False)
+    later.write(Frontier(0), Frontier(5), [rows])
+    assert later.statistics.snapshot_records_known is None
+    assert later.statistics.messages_committed == 2

@@ -348,3 +348,65 @@ def test_a_gap_is_refused():
     sink.write(Frontier(0), Frontier(5), [])
     with pytest.raises(FatalError, match="leaves a gap"):
         sink.write(Frontier(6), Frontier(7), [])
+
+
+def counts(sink):
+    found = sink.statistics
+    return found.snapshot_records_staged, found.snapshot_records_known
+
+
+class Counting(Table):
+    """Tells of rows one by one, and notes what the sink counts of its first range."""
+
+    sink = None
+
+    def commit(self, changes, progress, written):
+        self.seen = []
+        for _ in range(changes.inserted.num_rows):
+            self.seen.append(counts(self.sink))
+            written(1)
+        super().commit(changes, progress)
+
+
+@pytest.mark.parametrize("config", [UPSERT, APPEND])
+def test_the_first_range_is_counted_while_it_is_written(config):
+    lake = Lake()
+    table = Counting(lake)
+    table.sink = sink = opened(table, config=config)
+    rows = updates([(n, "a", 0, 1) for n in range(3)])
+    lake.fate = lambda call: "compact" if call == "others" and len(table.seen) < 4 else "done"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake_sink, "ATTEMPTS", 2)
+        with pytest.raises(SlackwaterError, match="other writers commit"):
+            sink.write(Frontier(0), Frontier(5), [rows])
+    assert table.seen == [(0, 3), (1, 3), (2, 3)], "each attempt begins anew"
+    lake.fate = lambda call: "done"
+    table.sink = sink = opened(table, config=config)
+    sink.write(Frontier(0), Frontier(5), [rows])
+    sink.write(Frontier(5), Frontier(9), [updates([(1, "a", 6, -1)])])
+    assert counts(sink) == (3, 3)
+
+
+def test_a_first_range_that_was_written_whole_is_counted_whole():
+    """Not every table tells of rows; and of a relation without rows none is to be written."""
+    table = Table(Lake())
+    table.commit = lambda changes, progress, written: Table.commit(table, changes, progress)
+    sink = opened(table)
+    sink.write(Frontier(0), Frontier(5), [updates([(1, "a", 0, 1)])])
+    assert counts(sink) == (1, 1)
+    sink = opened(Table(Lake()))
+    sink.write(Frontier(0), Frontier(5), [updates([])])
+    assert counts(sink) == (0, 0)
+
+
+def test_who_finds_the_first_range_written_counts_none():
+    """The commit of the leader before arrives when the next one is about to make its own."""
+    lake, leader = Lake(lambda call: "late" if call == "others" else "done"), Leadership()
+    rows = updates([(1, "a", 0, 1)])
+    with pytest.raises(SlackwaterError, match="UNREACHABLE"):
+        opened(lake.table(), leader.claim()).write(Frontier(0), Frontier(5), [rows])
+    lake.fate = lambda call: "done"
+    sink = opened(lake.table(), leader.claim())
+    sink.write(Frontier(0), Frontier(5), [rows])
+    assert sink.frontier == Frontier(5)
+    assert counts(sink) == (None, None)

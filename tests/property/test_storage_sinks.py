@@ -637,3 +637,37 @@ def test_what_was_reported_is_not_taken_back(tmp_path):
         opened(moved, progress=Frontier(6))
     assert failed.value.condition == "SLACKWATER_SINK_LOCATION_UNWRITABLE"
     assert not moved.exists()
+
+
+class NotingFiles(LocalFileSystem):
+    """Notes what the sink counts of its first range whenever a file is written."""
+
+    sink = None
+
+    def write(self, path, data):
+        if self.sink is not None and "data." in path:
+            found = self.sink.statistics
+            self.seen.append((found.snapshot_records_staged, found.snapshot_records_known))
+        super().write(path, data)
+
+
+@pytest.mark.parametrize("form", ["JSON", "PARQUET"])
+def test_the_first_range_is_counted_while_it_is_written(tmp_path, form):
+    """Files have three rows here."""
+    files = NotingFiles()
+    files.seen = []
+    files.sink = sink = opened(tmp_path, files, format=form)
+    sink.write(Frontier(0), Frontier(9), [updates([(n, "a", 0, 1) for n in range(7)])])
+    assert files.seen == [(0, 7), (3, 7), (6, 7)]
+    sink.write(Frontier(9), Frontier(12), [updates([(1, "a", 10, -1)])])
+    found = sink.statistics
+    assert (found.snapshot_records_staged, found.snapshot_records_known) == (7, 7)
+    assert (found.messages_staged, found.messages_committed) == (8, 8)
+    assert found.bytes_committed > 0
+    later = opened(tmp_path / "later", snapshot=False)
+    later.write(Frontier(0), Frontier(9), [updates([(1, "a", 0, 1), (2, "a", 1, 1)])])
+    assert later.statistics.snapshot_records_known is None
+    assert later.statistics.messages_committed == 1
+    empty = opened(tmp_path / "empty")
+    empty.write(Frontier(0), Frontier(9), [updates([])])
+    assert empty.statistics.snapshot_records_known == 0

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from slackwater.repr.dataflow_error import DataflowError, DecodeError, error_rows
 from slackwater.repr.errors import SlackwaterError, user_error
@@ -76,8 +77,15 @@ class FilesIngestion:
     """The ingestion of a FILES source with one export."""
 
     def __init__(
-        self, config: FilesConfig, export: str, desc: RelationDesc, state: str | None
+        self,
+        config: FilesConfig,
+        export: str,
+        desc: RelationDesc,
+        state: str | None = None,
+        *,
+        has_begun: bool = False,
     ) -> None:
+        """`has_begun`: its first contents, the files that were there at first, are committed."""
         self._config = config
         self._export = export
         self._desc = desc
@@ -87,6 +95,8 @@ class FilesIngestion:
         self._refused: dict[FoundFile, SlackwaterError] = {}
         self._reported: SourceStatus | None = None
         self._pending: dict[str, ReadFile] = {}
+        self._has_begun = has_begun
+        self._rows: dict[FoundFile, int | None] = {}
 
     def poll(self, now_ms: int) -> IngestionStep | None:
         found = found_files(self._config)
@@ -100,6 +110,7 @@ class FilesIngestion:
             return None
         rows = sum(taken.rows for taken in batch.files)
         tables = [table for table in batch.tables if len(table)]
+        known, staged = self._first_rows(fresh)
         state = self._state if not batch.files else _encode({**self._read, **self._pending})
         return IngestionStep(
             updates={self._export: with_diff(pa.concat_tables(tables))} if tables else {},
@@ -114,6 +125,8 @@ class FilesIngestion:
                 offset_known=len(self._read) + len(fresh),
                 offset_committed=len(self._read) + len(batch.files),
                 snapshot_committed=status.status != "starting",
+                snapshot_records_known=known,
+                snapshot_records_staged=staged,
             ),
             errors={self._export: error_rows(batch.errors)} if batch.errors else {},
         )
@@ -123,6 +136,25 @@ class FilesIngestion:
         self._pending = {}
         self._state = step.state
         self._reported = step.status
+        if step.statistics.snapshot_committed:
+            self._has_begun = True
+            self._rows.clear()
+
+    def _first_rows(self, fresh: list[FoundFile]) -> tuple[int | None, int | None]:
+        """The rows of the first contents, as far as all files say how many they have, and those
+        that have been read; None after the first contents."""
+        if self._has_begun:
+            return None, None
+        staged = sum(each.rows for each in (*self._read.values(), *self._pending.values()))
+        left = [self._rows_of(file) for file in fresh if file.path not in self._pending]
+        rows = [each for each in left if each is not None]
+        return staged + sum(rows) if len(rows) == len(left) else None, staged
+
+    def _rows_of(self, file: FoundFile) -> int | None:
+        """The rows of a file that says how many it has."""
+        if file not in self._rows:
+            self._rows[file] = count_rows(file, self._config.format)
+        return self._rows[file]
 
     def _settled(self, fresh: list[FoundFile], now_ms: int) -> list[FoundFile]:
         settled: list[FoundFile] = []
@@ -248,6 +280,16 @@ def read_file(file: FoundFile, form: Format, desc: RelationDesc) -> FileRows | N
         return read_rows(data, form, desc, packed=file.path.endswith(".gz"))
     except UnreadableFileError as error:
         raise unreadable(file.path, error) from None
+
+
+def count_rows(file: FoundFile, form: Format) -> int | None:
+    """The number of rows that the footer of a Parquet file says; None: nobody knows it."""
+    if form.kind != "PARQUET":
+        return None
+    try:
+        return int(pq.read_metadata(file.path).num_rows)
+    except (OSError, pa.ArrowException):
+        return None
 
 
 def read_bytes(file: FoundFile) -> bytes | None:

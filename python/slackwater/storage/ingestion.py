@@ -150,6 +150,29 @@ class Ingestion(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionOffsets:
+    """All before `committed` of a partition is durable here, and it is known to have something up
+    to `known`; None: nobody knows it."""
+
+    partition: int
+    committed: int
+    known: int | None
+
+    @staticmethod
+    def of(frontier: SourceFrontier, known: Mapping[int, int]) -> tuple[PartitionOffsets, ...]:
+        """Those of the partitions of a frontier, and of those with an end that is known.
+
+        An end may have been said before what is committed was read.
+        """
+        numbers = {each.partition for each in frontier.positions} | known.keys()
+        found = ((number, frontier.offset(number) or 0) for number in sorted(numbers))
+        return tuple(
+            PartitionOffsets(number, at, max(known[number], at) if number in known else None)
+            for number, at in found
+        )
+
+
 class Resnapshot:
     """A request to read the upstream from its beginning again. `done` is set once the difference
     is durable."""
@@ -203,13 +226,22 @@ def _nothing_open() -> None:
     """Most ingestions have nothing open between two polls."""
 
 
+def _ends_unknown() -> Mapping[int, int]:
+    """Most sources have one partition, of which the statistics say how far it is known."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """An ingestion that goes on from what is durable of it. `close` ends what it has open."""
+    """An ingestion that goes on from what is durable of it. `close` ends what it has open.
+
+    `ends` says after a poll up to which offset each partition is known to have something.
+    """
 
     ingestion: Ingestion
     reached: Reached = Reached()
     close: Callable[[], None] = _nothing_open
+    ends: Callable[[], Mapping[int, int]] = _ends_unknown
 
 
 Resume = Callable[[], Resumed]
@@ -238,15 +270,17 @@ class _RunningIngestion:
     """One source and its thread. `ingestion` is None while it is to be built (again).
 
     `failures` counts the polls that have failed one after the other. `progress` is that of a step
-    that takes several polls.
+    that takes several polls. `known` are the ends of partitions after the last poll.
     """
 
     __slots__ = (
         "close",
+        "ends",
         "failures",
         "healthy",
         "ingestion",
         "interval_ms",
+        "known",
         "last",
         "progress",
         "reached",
@@ -263,6 +297,8 @@ class _RunningIngestion:
         self.interval_ms = interval_ms
         self.ingestion: Ingestion | None = None
         self.close: Callable[[], None] = _nothing_open
+        self.ends: Callable[[], Mapping[int, int]] = _ends_unknown
+        self.known: Mapping[int, int] = {}
         self.reached = Reached()
         self.progress: SourceStatistics | None = None
         self.failures = 0
@@ -352,11 +388,15 @@ class IngestionRunner:
                 w.source_id: w.reached.statistics.during(w.progress) for w in self._running.values()
             }
 
-    def frontiers(self) -> dict[GlobalId, SourceFrontier]:
-        """Up to where what each source has read is durable; sources without a step are left out."""
+    def partitions(self) -> dict[GlobalId, tuple[PartitionOffsets, ...]]:
+        """The partitions of each source, without those of which nothing is durable."""
         with self._changed:
-            found = [(w.source_id, w.reached.frontier) for w in self._running.values()]
-        return {source_id: each for source_id, each in found if each is not None}
+            found = [(w.source_id, w.reached.frontier, w.known) for w in self._running.values()]
+        return {
+            source_id: PartitionOffsets.of(frontier, known)
+            for source_id, frontier, known in found
+            if frontier is not None
+        }
 
     def signal(self) -> None:
         """Lets those who wait look whether they still want to."""
@@ -424,8 +464,9 @@ class IngestionRunner:
             if running.ingestion is None:
                 resumed = running.resume()
                 running.ingestion, running.reached = resumed.ingestion, resumed.reached
-                running.close = resumed.close
+                running.close, running.ends = resumed.close, resumed.ends
             step = running.ingestion.poll(began_ms)
+            running.known = running.ends()
             if running.stop:
                 return 0
             if isinstance(step, IngestionProgress):

@@ -9,7 +9,7 @@ Source: spec coordinator 6.5, surface 4.1.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -175,8 +175,14 @@ class FilesSink:
         if asked.is_out:
             return True
         rows = asked.rows(self._desc, updates, snapshot=self._config.snapshot)
-        if len(rows) and not self._commit(asked.start, upper, self._enveloped(rows)):
+        messages = self._enveloped(rows) if len(rows) else rows
+        before = self._statistics
+        if self._has_snapshot:
+            self._statistics = before.and_of_snapshot(0, len(messages))
+        if len(rows) and not self._folder.commit(asked.start, upper, self._files(messages)):
+            self._statistics = before
             return False
+        self._statistics = self._statistics.and_committed()
         self._reached = upper
         self._folder.tell(upper, now=asked.begins)
         return True
@@ -223,20 +229,21 @@ class FilesSink:
         before, after = (structs(rows, self._desc.names, each) for each in (old, new))
         return _named([times, before, after], ["mz_timestamp", "before", "after"])
 
-    def _commit(self, lower: Frontier, upper: Frontier, messages: pa.Table) -> bool:
-        """False: somebody else has committed a range from there."""
+    @property
+    def _has_snapshot(self) -> bool:
+        """Whether the range that is written is the first one, with the snapshot."""
+        return self._config.snapshot and self._reached is None
+
+    def _files(self, messages: pa.Table) -> Iterator[DataFile]:
+        """The files with the messages, which count once the next file is asked for."""
         suffix = "parquet" if self._config.format == "PARQUET" else "jsonl"
-        files = []
         for start in range(0, len(messages), ROWS_PER_FILE):
             piece = messages.slice(start, ROWS_PER_FILE)
             data = _parquet(piece) if suffix == "parquet" else json_lines(piece)
-            files.append(DataFile(data, len(piece), suffix))
-        size_bytes = sum(len(each.data) for each in files)
-        staged = self._statistics.and_staged(len(messages), size_bytes)
-        is_committed = self._folder.commit(lower, upper, files)
-        if is_committed:
-            self._statistics = staged.and_committed()
-        return is_committed
+            yield DataFile(data, len(piece), suffix)
+            self._statistics = self._statistics.and_staged(len(piece), len(data))
+            if self._has_snapshot:
+                self._statistics = self._statistics.and_of_snapshot(start + len(piece))
 
 
 def _named(columns: Sequence[Any], names: Sequence[str]) -> pa.Table:

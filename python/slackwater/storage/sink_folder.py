@@ -19,7 +19,7 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -260,8 +260,10 @@ class SinkFolder:
         with contextlib.suppress(OSError):
             self._files.remove_directory(self._own)
 
-    def commit(self, lower: Frontier, upper: Frontier, pieces: Sequence[DataFile]) -> bool:
+    def commit(self, lower: Frontier, upper: Frontier, pieces: Iterable[DataFile]) -> bool:
         """Commits the files of a range, all or none. Durable on return.
+
+        A piece is asked for when those before it are written.
 
         False: another writer has been there first, or an earlier attempt of unknown outcome. Then
         nothing is written, and `frontier` says how far that one got. Raises what opening it raises.

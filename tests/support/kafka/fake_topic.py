@@ -91,6 +91,11 @@ class FakeTopic:
         self._cluster.answer()
         return {each: self._cluster.partitions[each].end for each in partitions}
 
+    def said_ends(self, partitions) -> Mapping[int, int]:
+        return {
+            each: self._cluster.partitions[each].end for each in partitions if each in self._next
+        }
+
     def beginnings(self, partitions) -> Mapping[int, int]:
         self._cluster.answer()
         return {each: self._cluster.partitions[each].first for each in partitions}

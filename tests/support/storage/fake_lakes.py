@@ -18,6 +18,8 @@ from slackwater.storage.lake.table import (
     LakeTable,
     LakeTarget,
     TableChanged,
+    Written,
+    unheard,
 )
 
 
@@ -88,7 +90,9 @@ class Table:
         self._do("load", act)
         return found[0]
 
-    def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
+    def commit(
+        self, changes: LakeChanges, progress: LakeProgress, written: Written = unheard
+    ) -> None:
         assert self.loaded is not None, "it is not loaded"
         lake = self.lake
         lake.arrive()
@@ -100,6 +104,7 @@ class Table:
             lake.on_its_way = (self.loaded, changes, progress)
             raise unreachable()
         self._do("commit", lambda: lake.apply(self.loaded, changes, progress))
+        written(changes.inserted.num_rows)
         self.loaded = lake.version
 
     def tidy(self) -> None:
@@ -149,14 +154,14 @@ class Faulty:
     def close(self):
         self.tables.pop().close()
 
-    def commit(self, changes, progress):
+    def commit(self, changes, progress, written=unheard):
         fate = self.fates.get(self.calls, "done")
         self.calls += 1
         if fate == "crash before":
             raise Crash
         if fate in self.others:
             self.others[fate]()
-        self.tables[-1].commit(changes, progress)
+        self.tables[-1].commit(changes, progress, written)
         if fate == "crash after":
             raise Crash
 

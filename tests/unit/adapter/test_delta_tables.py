@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
 
+from slackwater.adapter.external import delta
 from slackwater.adapter.external.delta import DeltaTarget
 from slackwater.adapter.external.delta_folder import DeltaFolder
 from slackwater.repr.errors import SlackwaterError
@@ -65,6 +66,14 @@ def test_changes_and_progress_are_one_commit(tmp_path):
     assert DeltaTable(str(tmp_path / "t")).version() == 2
     assert target(tmp_path / "t").opened().load() == at(7, 2, 3)
     assert target(tmp_path / "t", writer="other").opened().load() is None
+
+
+def test_rows_are_told_of_as_delta_takes_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(delta, "_BATCH_ROWS", 2)
+    told, table = [], made(tmp_path)
+    table.commit(changes([(n, "a") for n in range(5)]), at(1), told.append)
+    assert told == [2, 2, 1]
+    assert contents(tmp_path) == [(n, "a") for n in range(5)]
 
 
 def test_a_deletion_and_a_silence_are_commits(tmp_path):

@@ -331,3 +331,27 @@ def test_a_sink_without_its_snapshot_does_not_read_it(place, out, monkeypatch):
     caught_up(place, out, place.write("t", row(2, "a")))
     assert written(out) == {(2, "a", 1): 1}
     assert read == []
+
+
+def test_what_a_sink_reads_at_first_is_counted(place, out, monkeypatch):
+    """While it is read, as many rows are known as are stored; then as many as are written."""
+    for number in range(3):
+        place.write("t", row(number, "a"))
+    seen, snapshot = [], CollectionFeed.snapshot
+
+    def counts():
+        (found,) = place.system("mz_sink_statistics")
+        return found["snapshot_records_staged"], found["snapshot_records_known"]
+
+    def watched(feed, time):
+        seen.append(counts())
+        return snapshot(feed, time)
+
+    monkeypatch.setattr(CollectionFeed, "snapshot", watched)
+    create(place, out)
+    caught_up(place, out, place.write("t", row(9, "a")))
+    assert [(staged, known >= 3) for staged, known in seen] == [(0, True)]
+    place.wait(lambda: counts() in ((3, 3), (4, 4)))
+    place.restart()
+    place.wait(lambda: statuses(place)[place.item("s").id]["status"] == "running")
+    assert counts() == (None, None), "a leader before has written it"

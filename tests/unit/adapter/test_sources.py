@@ -1,12 +1,15 @@
 """Sources from their statement to their collections, across restarts, without Spark."""
 
 import os
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
+from slackwater.adapter.catalog.details import FilesDetails
+from slackwater.adapter.reading.health import Health
 from slackwater.adapter.sources.checkpoint_counts import CheckpointCounts
 from slackwater.adapter.sources.source_states import HISTORY_KEPT, SourceStates
 from slackwater.adapter.sources.source_steps import SourceSteps
@@ -14,7 +17,9 @@ from slackwater.adapter.writing.group_commit import Write
 from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import source_states, source_status_history
 from slackwater.repr.errors import SlackwaterError
-from slackwater.storage.ingestion import Reached, SourceStatus, StatusChange
+from slackwater.storage.file_formats import Format
+from slackwater.storage.files_source import FilesConfig
+from slackwater.storage.ingestion import Reached, SourceStatistics, SourceStatus, StatusChange
 
 
 @pytest.fixture
@@ -277,3 +282,34 @@ def test_reads_tell_once_of_a_source_that_has_stopped(place, tmp_path):
     put(tmp_path / "in", "2.csv", "k", "2")
     place.wait(lambda: len(place.rows("f")) == 2)
     assert told("f") == []
+
+
+class Reading:
+    """Has read so much of a source."""
+
+    def __init__(self, source_id, **counts):
+        self.counts = {source_id: SourceStatistics(**counts)}
+
+    def status(self, source_id):
+        return None
+
+    def statistics(self):
+        return self.counts
+
+
+def test_who_waits_for_files_is_told_how_far_they_are(place):
+    place.sql("CREATE SOURCE ticks FROM LOAD GENERATOR COUNTER (TICK INTERVAL '5ms')")
+    made = place.item("ticks")
+    details = FilesDetails(FilesConfig("/in", Format("CSV")))
+    item = replace(made, details=details)
+
+    def told(**counts):
+        webhooks = place.coordinator.parts.webhooks
+        health = Health(Reading(item.id, **counts), webhooks, None, lambda: place.env.state, None)
+        return health.waits_for(item)
+
+    files = {"offset_committed": 3, "offset_known": 1200}
+    assert told(**files) == "It has just begun."
+    assert told(snapshot_records_staged=40, **files) == "It has read 3 of 1,200 files."
+    known = {"snapshot_records_staged": 40, "snapshot_records_known": 5000}
+    assert told(**known, **files) == "It has read 40 of 5,000 rows."

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -174,6 +175,52 @@ def test_large_amounts_take_several_steps(tmp_path, monkeypatch):
     steps = [advance(ingestion) for _ in range(3)]
     assert [keys(step) for step in steps] == [[0, 1], [2, 3], [4]]
     assert [step.status.status for step in steps] == ["starting", "starting", "running"]
+
+
+def rows_of(step):
+    counted = step.statistics
+    return counted.snapshot_records_staged, counted.snapshot_records_known
+
+
+def parquet_source(path, state=None, **more):
+    return FilesIngestion(FilesConfig(str(path), Format("PARQUET")), "s", DESC, state, **more)
+
+
+def put_parquet(path, *keys):
+    pq.write_table(pa.table({"k": pa.array(keys, pa.int32()), "v": ["x"] * len(keys)}), path)
+    os.utime(path, (1000, 1000))
+
+
+def test_parquet_files_say_how_many_rows_the_first_contents_have(tmp_path, monkeypatch):
+    for number, keys_of_file in enumerate([(1, 2, 3), (4,), (5, 6)]):
+        put_parquet(tmp_path / f"{number}.parquet", *keys_of_file)
+    monkeypatch.setattr(files_source, "STEP_BYTES", 1)
+    ingestion = parquet_source(tmp_path)
+    first = advance(ingestion)
+    assert rows_of(first) == (3, 6)
+    # A leader that takes over in the middle goes on with them.
+    ingestion = parquet_source(tmp_path, first.state)
+    assert [rows_of(advance(ingestion)) for _ in range(2)] == [(4, 6), (6, 6)]
+    put_parquet(tmp_path / "later.parquet", 7)
+    last = advance(ingestion)
+    assert (keys(last), rows_of(last)) == ([7], (None, None)), "the first contents are over"
+    put_parquet(tmp_path / "still later.parquet", 8)
+    assert rows_of(advance(parquet_source(tmp_path, last.state, has_begun=True))) == (None, None)
+
+
+def test_nobody_knows_the_rows_of_what_does_not_say_it(tmp_path, monkeypatch):
+    for number in range(2):
+        put(tmp_path / "csv" / f"{number}.csv", f"{number},x")
+    monkeypatch.setattr(files_source, "STEP_BYTES", 1)
+    ingestion = source(tmp_path / "csv")
+    steps = [advance(ingestion) for _ in range(2)]
+    assert [rows_of(step) for step in steps] == [(1, None), (2, 2)]
+    counts = [(s.statistics.offset_committed, s.statistics.offset_known) for s in steps]
+    assert counts == [(1, 2), (2, 2)]
+    (tmp_path / "p").mkdir()
+    put_parquet(tmp_path / "p" / "0.parquet", 1)
+    (tmp_path / "p" / "1.parquet").write_bytes(b"it is being written")
+    assert rows_of(advance(parquet_source(tmp_path / "p"))) == (1, None)
 
 
 @settings(max_examples=60, deadline=None)

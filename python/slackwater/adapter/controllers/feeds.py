@@ -99,6 +99,11 @@ class CollectionFeed:
         self._relations.refuse_errors(self._item, time, Timestamp(time + 1))
         return self._relations.snapshot(self._item, time)
 
+    def stored_rows(self, time: Timestamp) -> int:
+        """The number of rows in the parts that `snapshot` reads: at least as many as it has."""
+        parts = self._relations.persist.reads.parts_at(self._shard_id, time)
+        return sum(part.rows for part in parts)
+
     def updates(self, lower: Timestamp, upper: Timestamp) -> pa.Table:
         self._relations.refuse_errors(self._item, lower, upper)
         parts = self._relations.persist.reads.parts_between(self._shard_id, lower, upper)

@@ -23,13 +23,21 @@ from slackwater.repr.frontier import Frontier
 from slackwater.repr.relation import RelationDesc
 from slackwater.storage.lake.config import LakeSinkConfig
 from slackwater.storage.lake.delta_columns import check_fields, delta_fields
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.lake.table import (
+    LakeChanges,
+    LakeProgress,
+    LakeTable,
+    TableChanged,
+    Written,
+    unheard,
+)
 from slackwater.storage.sink_errors import progress_lost, unreachable
 
 _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """The features that tables may ask of their writers."""
 _LAST_PLAIN_VERSION = 2
 """The last version of the protocol for writers that asks for no more than that."""
+_BATCH_ROWS = 64 * 1024
 _FEATURE_VERSION = 7
 """The version of the protocol for writers that names features."""
 
@@ -145,7 +153,9 @@ class DeltaSinkTable:
                 target.check(self._table)
             return found
 
-    def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
+    def commit(
+        self, changes: LakeChanges, progress: LakeProgress, written: Written = unheard
+    ) -> None:
         target, library = self.target, self.library
         properties = library.CommitProperties(
             app_transactions=target.transactions(library, progress),
@@ -156,8 +166,9 @@ class DeltaSinkTable:
             inserted = self._completed(changes.inserted)
             try:
                 if changes.deleted is None or not len(changes.deleted) or self._is_empty():
+                    rows = _told(inserted, written)
                     library.write_deltalake(
-                        self._table, inserted, mode="append", commit_properties=properties
+                        self._table, rows, mode="append", commit_properties=properties
                     )
                 else:
                     self._merge(inserted, changes.deleted, properties)
@@ -208,6 +219,17 @@ class DeltaSinkTable:
         columns = {_q(name): f"s.{_q(name)}" for name in names}
         is_new = f"NOT s.{_q(mark)}"
         merger.when_matched_delete().when_not_matched_insert(columns, predicate=is_new).execute()
+
+
+def _told(rows: pa.Table, written: Written) -> pa.RecordBatchReader:
+    """The rows in batches, each of which is told when the library asks for the next one."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for each in rows.to_batches(max_chunksize=_BATCH_ROWS):
+            yield each
+            written(each.num_rows)
+
+    return pa.RecordBatchReader.from_batches(rows.schema, batches())
 
 
 def _free_name(names: list[str]) -> str:

@@ -47,7 +47,14 @@ from slackwater.storage.iceberg.schema import (
     new_schema,
     with_added,
 )
-from slackwater.storage.lake.table import LakeChanges, LakeProgress, LakeTable, TableChanged
+from slackwater.storage.lake.table import (
+    LakeChanges,
+    LakeProgress,
+    LakeTable,
+    TableChanged,
+    Written,
+    unheard,
+)
 from slackwater.storage.sink_errors import progress_lost, unreachable
 
 MAIN = "main"
@@ -175,7 +182,9 @@ class IcebergSinkTable:
         if has_rows:
             raise target.owned(f"{owner}, which was dropped and has left rows")
 
-    def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
+    def commit(
+        self, changes: LakeChanges, progress: LakeProgress, written: Written = unheard
+    ) -> None:
         if self._table is None:
             raise FatalError(
                 f"{self._target.object_name} commits to a table that it has not loaded"
@@ -184,7 +193,7 @@ class IcebergSinkTable:
             self._add_columns()
             fit = self._fit()
             metadata = self._table.metadata
-            files = CommitFiles(self._library, self._table, metadata.new_snapshot_id())
+            files = CommitFiles(self._library, self._table, metadata.new_snapshot_id(), written)
             try:
                 self._commit(files, fit, changes, recorded(self._target.writer, progress))
                 files.sync(self._table.metadata_location)

@@ -24,6 +24,7 @@ from slackwater.adapter.external.iceberg_partitions import WrittenSpec
 from slackwater.storage.iceberg.partitions import Partition, split
 from slackwater.storage.iceberg.schema import Fit, Leaf, file_leaves
 from slackwater.storage.iceberg.statistics import statistics_of
+from slackwater.storage.lake.table import Written, unheard
 
 FILE_BYTES = 512 * 1024 * 1024
 """The bytes in memory of the rows that one file has at most."""
@@ -36,11 +37,15 @@ _EQUALITY_IDS = 135
 
 @dataclass(slots=True)
 class CommitFiles:
-    """The files of one commit; `table` is pyiceberg's, `snapshot_id` that of the commit."""
+    """The files of one commit; `table` is pyiceberg's, `snapshot_id` that of the commit.
+
+    `written` is told of the rows of `data`.
+    """
 
     library: Any
     table: Any
     snapshot_id: int
+    written: Written = unheard
     _name: str = field(default_factory=lambda: str(uuid.uuid4()), init=False)
     _paths: list[str] = field(default_factory=list, init=False)
 
@@ -151,9 +156,17 @@ class CommitFiles:
     ) -> Iterator[Any]:
         for partition, part in split(rows.cast(fit.schema), spec.columns):
             for piece in pieces(part, FILE_BYTES):
-                file = self._file([piece], fit.leaves, partition, equality_ids)
+                groups = _row_groups(piece)
+                told = groups if equality_ids is not None else self._told(groups)
+                file = self._file(told, fit.leaves, partition, equality_ids)
                 file.spec_id = spec.spec_id
                 yield file
+
+    def _told(self, groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The groups of rows, of each of which is told when the next one is asked for."""
+        for each in groups:
+            yield each
+            self.written(each.num_rows)
 
     def _file(
         self,
@@ -248,6 +261,11 @@ class CommitFiles:
             file_sequence_number=entry.file_sequence_number,
             data_file=entry.data_file,
         )
+
+
+def _row_groups(rows: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, rows.num_rows, _GROUP_ROWS):
+        yield rows.slice(start, _GROUP_ROWS)
 
 
 def _grouped(rows: Iterable[pa.Table]) -> Iterator[pa.Table]:

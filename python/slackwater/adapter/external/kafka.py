@@ -78,6 +78,15 @@ class KafkaTopic:
     def ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
         return self._offsets(partitions, self._library.admin.OffsetSpec.latest())
 
+    def said_ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        name, place = self._named.topic, self._library.TopicPartition
+        found = {}
+        for each in partitions:
+            _, end = self._consumer.get_watermark_offsets(place(name, each), cached=True)
+            if end >= 0:
+                found[each] = end
+        return found
+
     def beginnings(self, partitions: Sequence[int]) -> Mapping[int, int]:
         return self._offsets(partitions, self._library.admin.OffsetSpec.earliest())
 

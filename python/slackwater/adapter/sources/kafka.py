@@ -91,7 +91,7 @@ class KafkaSources:
             lambda: self._check(item.id, config, tables),
         )
         self.running[item.id] = ingestion
-        return Resumed(ingestion, reached, ingestion.close)
+        return Resumed(ingestion, reached, ingestion.close, ingestion.ends)
 
     def _check(self, source: GlobalId, config: KafkaSettings, tables: _Tables) -> None:
         """Raises `StepSuperseded` when the source, or a table of it that is read, is not declared

@@ -125,7 +125,8 @@ class RunningSink:
 
     `after` are threads that were told to end and may still write the same place: this sink begins
     when they have ended. `failures` counts those since something was last written. `is_settled`:
-    the sink is open, writes nothing, and is in no range.
+    the sink is open, writes nothing, and is in no range. `reads`: as many rows as parts have of
+    what its input held at first, while these are made a range.
     """
 
     item: CatalogItem
@@ -137,6 +138,7 @@ class RunningSink:
     changed_ms: int = 0
     failures: int = 0
     is_settled: bool = False
+    reads: int | None = None
     thread: threading.Thread | None = None
     after: tuple[threading.Thread, ...] = ()
 
@@ -258,6 +260,8 @@ class SinkRunner:
         for global_id, each in running:
             sink = each.sink if each.is_open else None
             now = SinkStatistics() if sink is None else sink.statistics
+            if now.snapshot_records_known is None and each.reads is not None:
+                now = now.and_of_snapshot(0, each.reads)
             found[global_id] = self._counts(global_id).and_more(now)
         return found
 
@@ -364,6 +368,7 @@ class SinkRunner:
                     sink.flush()
                 self._record(item, sink)
                 running.is_settled = not sink.is_in_range
+                running.reads = None
                 running.failures = 0
                 if running.error is not None:
                     running.error = None
@@ -371,6 +376,7 @@ class SinkRunner:
                     _log.info("status", object=item.id, status="running", error=None)
         finally:
             running.is_settled = running.is_open = False
+            running.reads = None
             self._counted[item.id] = self._counts(item.id).and_more(sink.statistics)
             sink.close()
 
@@ -425,7 +431,10 @@ class SinkRunner:
         began_s = self.watch.now_s()
         if reached is None:
             later = feed.updates(Timestamp(begin + 1), Timestamp(upper.value))
-            first = [] if as_of.strict else [feed.snapshot(begin)]
+            first = []
+            if not as_of.strict:
+                running.reads = feed.stored_rows(begin)
+                first = [feed.snapshot(begin)]
             lower, updates = Frontier(begin), [*first, later]
         else:
             lower = reached

@@ -157,4 +157,5 @@ class Sources:
                 return GeneratorIngestion(config, reached.frontier, reached.state, tables)
             case _:
                 files, columns = item.of(FilesDetails).config, item.stored.desc
-                return FilesIngestion(files, item.name, columns, reached.state)
+                has_begun = reached.statistics.snapshot_committed
+                return FilesIngestion(files, item.name, columns, reached.state, has_begun=has_begun)

@@ -100,9 +100,11 @@ class Capabilities:
 
     def settled(self) -> Iterator[CollectionState]:
         """All collections as they are now (M8)."""
-        for state in list(self.collections.values()):
-            self.settle(state)
-            yield state
+        states = list(self.collections.values())
+        # What depends on one is among them.
+        for state in states:
+            self._evaluate(state)
+        yield from states
 
     def live(self, global_id: GlobalId) -> CollectionState:
         """The collection, settled, unless it was dropped. Raises IDENTIFIER_MISSING."""

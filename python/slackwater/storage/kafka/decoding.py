@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from slackwater.planner.parser.kafka_source import Decoding, Included, Payload
 from slackwater.repr.relation import RelationDesc
-from slackwater.storage.envelope import row_key
 from slackwater.storage.file_formats import csv_records, json_columns, json_object, typed_columns
 from slackwater.storage.kafka.columns import SourceColumns
 from slackwater.storage.kafka.debezium import (
@@ -28,7 +27,7 @@ from slackwater.storage.kafka.debezium import (
 from slackwater.storage.kafka.protobuf import ProtobufShape
 from slackwater.storage.kafka.shapes import MessageReader, MessageReaders, Shape
 from slackwater.storage.kafka.topic import Messages
-from slackwater.storage.row_bytes import plain_rows
+from slackwater.storage.row_bytes import row_keys
 
 _NOT_UTF8 = "it is not UTF-8 text"
 
@@ -118,7 +117,7 @@ class Decoder:
     @staticmethod
     def _digests(keys: _Cells) -> list[bytes]:
         names = [str(place) for place in range(len(keys.arrays))]
-        return [row_key(row) for row in plain_rows(pa.table(list(keys.arrays), names))]
+        return row_keys(pa.table(list(keys.arrays), names))
 
     def _keys(self, found: Sequence[bytes | None]) -> _Cells:
         payload = self._decoding.key_format

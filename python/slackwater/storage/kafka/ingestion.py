@@ -234,6 +234,10 @@ class KafkaIngestion:
             copy.close()
         self._again.close()
 
+    def ends(self) -> Mapping[int, int]:
+        """The end of each partition, as far as brokers have said it with what was read last."""
+        return {} if self._topic is None else self._topic.said_ends(sorted(self._positions))
+
     def _follow_catalog(self) -> None:
         """Goes on with the tables that there are now."""
         if self._tables is None:

@@ -248,6 +248,8 @@ class KafkaSink:
         sent = 0 if pending is None else pending.sent
         if sent > len(messages):
             raise self._lost(f"it says that {sent} messages are out of {len(messages)}")
+        if self._has_snapshot:
+            self._statistics = self._statistics.and_of_snapshot(sent, len(messages))
         while sent < len(messages) or (sent and self.is_in_range):
             with self._transaction():
                 sent = self._send(messages, sent)
@@ -270,9 +272,16 @@ class KafkaSink:
             self._producer.send(piece)
             self._statistics = self._statistics.and_staged(len(piece), piece.size_bytes)
             sent = batch
+            if self._has_snapshot:
+                self._statistics = self._statistics.and_of_snapshot(sent)
             if self._clock() - began >= PIECE_MS:
                 break
         return sent
+
+    @property
+    def _has_snapshot(self) -> bool:
+        """Whether the range that is written is the first one, with the snapshot."""
+        return self._snapshot and self._reached is None
 
     def _at(self, frontier: Frontier | None, pending: Pending | None) -> Progress:
         return Progress(frontier, pending, self._named.version, self._claim.epoch)

@@ -97,6 +97,11 @@ class Topic(Protocol):
         """The offset of each partition before which all that is committed can be read."""
         ...
 
+    def said_ends(self, partitions: Sequence[int]) -> Mapping[int, int]:
+        """The ends of partitions as brokers have said with what was read last, of those of which
+        they have. They may have messages that are not committed. Asks nobody."""
+        ...
+
     def beginnings(self, partitions: Sequence[int]) -> Mapping[int, int]:
         """The first offset of each partition that is still there, or its end."""
         ...

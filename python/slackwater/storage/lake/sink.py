@@ -142,6 +142,8 @@ class LakeSink:
             changes = self._rows.changes(rows, is_known=is_known)
             if changes.messages:
                 return self._commit(changes, upper)
+        if self._has_snapshot:
+            self._statistics = self._statistics.and_of_snapshot(0, 0)
         self._reached = upper
         if asked.begins:
             self.flush()
@@ -151,16 +153,23 @@ class LakeSink:
         """False: the sink's progress is another one than that from which the changes were made."""
         progress = LakeProgress(upper, self._named.version, self._claim.epoch)
         self._statistics = self._statistics.and_staged(changes.messages, changes.size_bytes)
+        before, rows = self._statistics, changes.changes.inserted.num_rows
         for _ in range(ATTEMPTS):
+            if self._has_snapshot:
+                self._statistics = before.and_of_snapshot(0, rows)
             try:
                 with self._claim.asked_first():
-                    self._table.commit(changes.changes, progress)
+                    self._table.commit(changes.changes, progress, self._written)
             except TableChanged:
                 if self._is_taken_over():
+                    self._statistics = before
                     return False
                 if self._is_stopped():
                     break
                 continue
+            if self._has_snapshot:
+                # Where other rows of the table go with them, nobody tells of each.
+                self._statistics = self._statistics.and_of_snapshot(rows)
             self._state, self._reached = progress, upper
             self._statistics = self._statistics.and_committed()
             self._told_ms = self._clock()
@@ -171,6 +180,17 @@ class LakeSink:
             return True
         reason = "other writers commit to it all the time"
         raise unreachable(self._claim.name, self._named.shown, reason)
+
+    def _written(self, rows: int) -> None:
+        """So many rows more of the range that is committed are handed over."""
+        if self._has_snapshot:
+            staged = self._statistics.snapshot_records_staged or 0
+            self._statistics = self._statistics.and_of_snapshot(staged + rows)
+
+    @property
+    def _has_snapshot(self) -> bool:
+        """Whether the range that is written is the first one, with the snapshot."""
+        return self._rows.config.snapshot and self._reached is None
 
     def _is_taken_over(self) -> bool:
         """Loads the table again; whether the sink's progress in it is another one."""

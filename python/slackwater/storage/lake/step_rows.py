@@ -27,9 +27,8 @@ from slackwater.repr.relation import (
     stored_column,
     with_diff,
 )
-from slackwater.storage.envelope import row_key
 from slackwater.storage.pieces import PIECE_BYTES, Pieces, StagedRows
-from slackwater.storage.row_bytes import plain_rows
+from slackwater.storage.row_bytes import row_keys
 
 
 class SourceCollection(Protocol):
@@ -74,17 +73,15 @@ class DeletedValues:
     @staticmethod
     def of(rows: pa.Table) -> DeletedValues:
         """All rows of a table."""
-        return DeletedValues(rows, frozenset(map(row_key, plain_rows(rows))))
+        return DeletedValues(rows, frozenset(row_keys(rows)))
 
     def found_in(self, table: pa.Table) -> pa.Array:
         """Tells of each row of a table whether it has such values."""
         names = self.rows.column_names
         mask = np.zeros(table.num_rows, dtype=bool)
         places = np.flatnonzero(_may_be(table, self.rows))
-        for place, row in zip(
-            places, plain_rows(table.select(names).take(pa.array(places))), strict=True
-        ):
-            mask[place] = row_key(row) in self.keys
+        keys = row_keys(table.select(names).take(pa.array(places)))
+        mask[places] = [key in self.keys for key in keys]
         return pa.array(mask)
 
 

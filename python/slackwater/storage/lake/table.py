@@ -8,6 +8,7 @@ Source: surface 4, docs/decisions 0076.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +42,14 @@ class LakeChanges:
     deleted: pa.Table | None = None
 
 
+Written = Callable[[int], None]
+"""Is told that so many rows more of those that are inserted were handed over."""
+
+
+def unheard(rows: int) -> None:
+    """Nobody wants to know."""
+
+
 class TableChanged(Exception):
     """Another writer has committed since the table was loaded; this commit has done nothing."""
 
@@ -61,7 +70,9 @@ class LakeTable(Protocol):
         """
         ...
 
-    def commit(self, changes: LakeChanges, progress: LakeProgress) -> None:
+    def commit(
+        self, changes: LakeChanges, progress: LakeProgress, written: Written = unheard
+    ) -> None:
         """Commits to the table as it was loaded. Durable on return. Raises `TableChanged`."""
         ...
 
