@@ -25,7 +25,8 @@ import pyarrow.parquet as pq
 
 from slackwater.persist.ipc import to_stream
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
-from slackwater.repr.errors import SlackwaterError, unsupported, user_error
+from slackwater.persist.uris import file_uri, local_path
+from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN
 
@@ -110,37 +111,9 @@ class Blobs(Protocol):
         ...
 
 
-def local_path(uri: str) -> Path:
-    """The path that a ``file:`` URI (or a plain path) names.
-
-    Raises SLACKWATER_UNSUPPORTED for other schemes.
-    """
-    # A path has no query and no fragment.
-    split = urlsplit(uri.replace("?", "%3F").replace("#", "%23"))
-    if split.scheme == "file":
-        if split.netloc not in ("", "localhost"):
-            raise unsupported(
-                f"A location on the host {split.netloc}",
-                advice=f"Write file:///{split.netloc}{split.path} for a folder of this machine.",
-            )
-        return Path(unquote(split.path))
-    # Hadoop takes hdfs:/x for a URI too; one letter, or a colon further on, is part of a path.
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:/", uri) is None:
-        return Path(uri).absolute()
-    raise unsupported(
-        f"A location of the scheme {split.scheme}",
-        advice="Use a directory that all processes share, or s3://bucket/prefix.",
-    )
-
-
 def _checksum_of(path: Path) -> Path:
     """The file that Hadoop puts beside a local file that executors write."""
     return path.with_name(f".{path.name}.crc")
-
-
-def file_uri(path: Path) -> str:
-    """The absolute ``file:///`` URI of a path."""
-    return path.absolute().as_uri()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,11 @@ def present_rows(updates: pa.Table) -> pa.Table | None:
 
     None when a row has a negative multiplicity.
     """
-    rows = consolidate(updates.drop_columns([TIME_COLUMN]))
+    return consolidated_rows(consolidate(updates.drop_columns([TIME_COLUMN])))
+
+
+def consolidated_rows(rows: pa.Table) -> pa.Table | None:
+    """The same of updates that are consolidated already, and have no times."""
     counts = rows.column(DIFF_COLUMN).combine_chunks()
     rows = rows.drop_columns([DIFF_COLUMN])
     extremes = pc.min_max(counts).as_py()

@@ -13,12 +13,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from slackwater.persist.blobs import Blobs, LocalBlobs, file_uri, local_path
+from slackwater.persist.uris import file_uri, local_path
 from slackwater.repr.errors import invalid_option, user_error
+
+if TYPE_CHECKING:
+    # What joins a leader reads and writes no files.
+    from slackwater.persist.blobs import Blobs
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class Location:
         Raises SLACKWATER_STORAGE_UNAVAILABLE; see `S3Blobs.at`.
         """
         if self.is_local:
+            from slackwater.persist.blobs import LocalBlobs
+
             return LocalBlobs(self.local)
         from slackwater.persist.s3 import S3Blobs, S3Settings
 

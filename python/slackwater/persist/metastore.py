@@ -171,9 +171,15 @@ def _opened(file: Path) -> Any:
 
 
 def create_all(
-    engine: Engine, *, history: History = HISTORY, retry_policy: RetryPolicy = RETRY_POLICY
+    engine: Engine,
+    *,
+    history: History = HISTORY,
+    retry_policy: RetryPolicy = RETRY_POLICY,
+    declare: Callable[[], object] = lambda: None,
 ) -> None:
     """Makes the tables and the environment's row in a metastore that has none.
+
+    `declare` is called before they are made: it imports the modules that declare them.
 
     They are made as they are declared, which is what the history leads to. A metastore of an older
     version stays as it is: whoever takes the lead upgrades it. Several processes may do this at the
@@ -207,6 +213,7 @@ def create_all(
         )
 
     if not query(engine, look, retry_policy=retry_policy):
+        declare()
         transaction(engine, create, retry_policy=retry_policy)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, func, select
+from sqlalchemy import Connection, FromClause, Select, func, select
 
 from slackwater.persist.tables import garbage, parts, shards
 from slackwater.repr.frontier import TIMESTAMP_MAX
@@ -29,10 +28,19 @@ class ShardUsage:
     garbage_bytes: int
 
 
-def usage(conn: Connection) -> tuple[ShardUsage, ...]:
-    """The usage of all shards, by id; it costs a look at every part's row."""
+def _usage() -> Select[Any]:
+    """A row for each shard, in the order of `ShardUsage`, but that sums of nothing are NULL."""
     inline = func.sum(func.length(parts.c.inline_ipc))
-    counted = _sums(conn, select(parts.c.shard_id, func.count(), func.sum(parts.c.rows), inline))
+    counted = (
+        select(
+            parts.c.shard_id,
+            func.count().label("parts"),
+            func.sum(parts.c.rows).label("rows"),
+            inline.label("inline_bytes"),
+        )
+        .group_by(parts.c.shard_id)
+        .subquery()
+    )
     # A negation names the file of the part that it takes back.
     files = (
         select(parts.c.shard_id, parts.c.uri, func.max(parts.c.size_bytes).label("size_bytes"))
@@ -40,29 +48,56 @@ def usage(conn: Connection) -> tuple[ShardUsage, ...]:
         .group_by(parts.c.shard_id, parts.c.uri)
         .subquery()
     )
-    stored = _sums(conn, select(files.c.shard_id, func.sum(files.c.size_bytes)))
-    waste = _sums(conn, select(garbage.c.shard_id, func.sum(garbage.c.size_bytes)))
-    statement = select(shards.c.shard_id, shards.c.dropped, shards.c.since)
-    found = []
-    for shard_id, dropped, since in conn.execute(statement.order_by(shards.c.shard_id)).all():
-        number, rows, inline_bytes = counted.get(shard_id, (0, 0, 0))
-        (file_bytes,), (garbage_bytes,) = stored.get(shard_id, (0,)), waste.get(shard_id, (0,))
-        found.append(
-            ShardUsage(
-                shard_id=shard_id,
-                dropped=dropped,
-                finalized=dropped and since == TIMESTAMP_MAX and shard_id not in counted,
-                parts=number,
-                rows=rows,
-                size_bytes=inline_bytes + file_bytes,
-                garbage_bytes=garbage_bytes,
-            )
+    stored, waste = (
+        select(each.c.shard_id, func.sum(each.c.size_bytes).label("bytes"))
+        .group_by(each.c.shard_id)
+        .subquery()
+        for each in (files, garbage)
+    )
+    joined: FromClause = shards
+    for each in (counted, stored, waste):
+        joined = joined.outerjoin(each, each.c.shard_id == shards.c.shard_id)
+    return (
+        select(
+            shards.c.shard_id,
+            shards.c.dropped,
+            shards.c.since,
+            counted.c.parts,
+            counted.c.rows,
+            counted.c.inline_bytes,
+            stored.c.bytes,
+            waste.c.bytes,
         )
-    return tuple(found)
+        .select_from(joined)
+        .order_by(shards.c.shard_id)
+    )
 
 
-def _sums(conn: Connection, statement: Select[Any]) -> Mapping[int, tuple[int, ...]]:
-    """The numbers behind each shard's id, of which NULL is 0."""
-    grouped = statement.group_by(statement.selected_columns[0])
-    rows = conn.execute(grouped).all()
-    return {row[0]: tuple(int(each or 0) for each in row[1:]) for row in rows}
+_USAGE = _usage()
+
+
+def usage(conn: Connection) -> tuple[ShardUsage, ...]:
+    """The usage of all shards, by id; it costs a look at every part's row."""
+    return tuple(
+        [
+            ShardUsage(
+                shard_id,
+                dropped,
+                dropped and since == TIMESTAMP_MAX and number is None,
+                number or 0,
+                int(rows or 0),
+                int(inline_bytes or 0) + int(file_bytes or 0),
+                int(garbage_bytes or 0),
+            )
+            for (
+                shard_id,
+                dropped,
+                since,
+                number,
+                rows,
+                inline_bytes,
+                file_bytes,
+                garbage_bytes,
+            ) in conn.execute(_USAGE).all()
+        ]
+    )

@@ -22,11 +22,12 @@ from tests.support.persist.persistence import (
 )
 from tests.support.persist.s3 import ACCESS_KEY, SECRET_KEY
 
-from slackwater.persist.blobs import LocalBlobs, file_part, file_uri, inline_part
+from slackwater.persist.blobs import LocalBlobs, file_part, inline_part
 from slackwater.persist.client import Append, PersistClient
 from slackwater.persist.locations import PASSWORD, PASSWORD_FILE, parse_location, with_password
 from slackwater.persist.reading import read
 from slackwater.persist.s3 import S3Blobs, S3Settings, s3_location
+from slackwater.persist.uris import file_uri
 from slackwater.repr.errors import FatalError, SlackwaterError
 from slackwater.spark.session import settings
 

@@ -25,7 +25,7 @@ from tests.support.persist.persistence import (
 from tests.support.waiting import PATIENCE
 
 from slackwater.persist import holds
-from slackwater.persist.blobs import file_part, inline_part, local_path
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import Append, WriteResult
 from slackwater.persist.leadership import Candidate, Fenced, acquire, current_leader
 from slackwater.persist.metastore import (
@@ -38,6 +38,7 @@ from slackwater.persist.metastore import (
 )
 from slackwater.persist.migrations import HISTORY
 from slackwater.persist.tables import environment
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import SlackwaterError
 
 

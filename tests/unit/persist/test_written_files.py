@@ -11,8 +11,8 @@ import pytest
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
-from slackwater.persist.blobs import local_path
 from slackwater.persist.s3 import S3Blobs, S3Settings
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import SlackwaterError
 
 
