@@ -252,10 +252,26 @@ class MaintainedProgram:
             _LOG.warning("driver_not_told", view=self.shards.flow.name, error=str(error))
 
     def advanced(self, lower: Timestamp, upper: Timestamp) -> None:
-        """Nothing has changed in the interval, neither the inputs nor by itself."""
-        if self._open is not None and self._open.reached == lower:
-            self._open.reached = max(lower, upper)
-            self._open.driver.advanced(upper)
+        """Nothing has changed in the interval, neither the inputs nor by itself.
+
+        A program that was hydrated as of an earlier time goes on to `upper`, too, if nothing has
+        changed since then.
+        """
+        opened = self._open
+        if opened is not None and self._is_quiet(opened, lower):
+            opened.reached = max(opened.reached, upper)
+            opened.driver.advanced(opened.reached)
+
+    def _is_quiet(self, opened: _OpenProgram, upper: Timestamp) -> bool:
+        """Whether nothing has changed from where the program is to before `upper`."""
+        if opened.reached >= upper:
+            return True
+        if self.is_stale(upper):
+            return False
+        is_temporal = self.shards.flow.plan.is_temporal
+        if is_temporal and (opened.next_change is None or opened.next_change < upper):
+            return False
+        return not any(self.shards.changes(opened.reached, upper).values())
 
     def close(self) -> None:
         """Gives back what the driver keeps."""

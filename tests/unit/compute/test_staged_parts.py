@@ -10,8 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slackwater.compute.definitions import Definition, PlanVersion, StoredShards
-from slackwater.compute.logs import records_of, rows_of
-from slackwater.compute.records import StepRecord, TickRecord, TickTimes
 from slackwater.compute.staged_parts import bytes_of, parts_of
 from slackwater.persist.parts import FileBody, InlineBody, NewPart, Uniform
 
@@ -51,11 +49,3 @@ def test_a_definition_is_the_same_behind_its_text():
 def test_a_field_that_is_not_known_is_refused():
     with pytest.raises(BaseValidationError):
         Definition.read('{"query": "q", "catalog": "c", "namespace": [], "new": 1}')
-
-
-def test_records_are_the_same_behind_their_rows():
-    steps = (StepRecord("join", "delta", 1, 2, 3, None), StepRecord("sum", "scanned", 1, 2, 3, "t"))
-    times = TickTimes(1, 2, 3, 4, 5)
-    ticks = [TickRecord("u1", 3, 4, 5, True, 6, 7, times, chosen) for chosen in (steps, ())]
-    for records in ([], ticks, ticks[1:]):
-        assert records_of(rows_of(records), TickRecord) == records
