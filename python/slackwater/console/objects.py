@@ -141,7 +141,7 @@ class _States:
             statuses={**snapshot.by_id(r.SOURCES), **snapshot.by_id(r.SINKS)},
             hydrated=hydrated,
             progress=snapshot.by_id(r.PROGRESS, "object_id"),
-            snapshots=snapshot.by_id(r.SOURCE_COUNTS),
+            snapshots={**snapshot.by_id(r.SOURCE_COUNTS), **snapshot.by_id(r.SINK_COUNTS)},
         )
 
     def health(self, row: Row) -> Health:
@@ -159,10 +159,16 @@ class _States:
             return Health(State.RUNNING)
         found = _of_status(status, kind)
         counts = self.snapshots.get(object_id)
-        if found.state is State.HYDRATING and counts is not None:
-            of = "messages" if status["type"] == "kafka" else "rows"
-            staged, known = counts["snapshot_records_staged"], counts["snapshot_records_known"]
-            return _read(staged or 0, known, of)
+        if counts is None:
+            return found
+        staged, known = counts["snapshot_records_staged"] or 0, counts["snapshot_records_known"]
+        if kind == "sink":
+            begins = found.state is State.RUNNING and known is not None and staged < known
+            return _read(staged, known, "messages") if begins else found
+        if found.state is State.HYDRATING and known is None and status["type"] == "files":
+            return _read(counts["offset_committed"], counts["offset_known"], "files")
+        if found.state is State.HYDRATING:
+            return _read(staged, known, "messages" if status["type"] == "kafka" else "rows")
         return found
 
     def _of_maintained(self, object_id: str) -> Health:
@@ -212,7 +218,7 @@ def _hydrating(progress: Row | None) -> Health:
 
 
 def _read(read: int, known: int | None, of: str) -> Health:
-    """It reads what there was at first: so many rows or messages, of those that are known."""
+    """It reads, or writes, what there was at first: so many of those that are known."""
     if not known:
         return Health(State.HYDRATING)
     # What was found meanwhile may be more than was known when it began.

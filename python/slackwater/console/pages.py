@@ -366,6 +366,7 @@ def _tables(snapshot: Snapshot, entry: ObjectEntry) -> Iterable[Table]:
     last = max((row["upper"] for row in steps), default=0)
     yield table("Steps of the last tick", _STEPS, [s for s in steps if s["upper"] == last])
     yield table("Partitions", _PARTITIONS, own(r.PARTITIONS, "id"))
+    yield table("Offsets of partitions", _OFFSETS, own(r.OFFSETS, "id"))
     yield table("Holds", _HOLDS, own(r.HOLDS))
     changes = sorted(own(r.STATUS_HISTORY, "source_id"), key=lambda row: row["occurred_at"])
     yield table("Statuses of the last hour", _STATUSES, changes[::-1][:TICKS])
@@ -406,7 +407,13 @@ _SOURCE_FACTS = (
     "snapshot_records_staged",
     "snapshot_records_known",
 )
-_SINK_FACTS = ("messages_staged", "messages_committed", "bytes_committed")
+_SINK_FACTS = (
+    "messages_staged",
+    "messages_committed",
+    "bytes_committed",
+    "snapshot_records_staged",
+    "snapshot_records_known",
+)
 _SESSIONS = (("id", "session"), ("role_id", "user"), ("connected_at", "connected"))
 _SUBSCRIPTIONS = (
     ("id", "name"),
@@ -472,6 +479,12 @@ _PARTITIONS = (
     ("committed", "committed to"),
     ("waiting", "waiting"),
     ("dead_letters", "dead letters"),
+)
+_OFFSETS = (
+    ("partition", "partition"),
+    ("offset_known", "known"),
+    ("offset_committed", "committed"),
+    ("lag", "behind"),
 )
 _HOLDS = (("holder", "holder"), ("kind", "kind"), ("hold_time", "since"))
 _STATUSES = (("occurred_at", "time"), ("status", "status"), ("error", "error"))

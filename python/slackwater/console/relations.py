@@ -16,6 +16,7 @@ SINKS = "mz_internal.mz_sink_statuses"
 SOURCE_COUNTS = "mz_internal.mz_source_statistics"
 SINK_COUNTS = "mz_internal.mz_sink_statistics"
 PARTITIONS = "mz_internal.mz_changefeed_partitions"
+OFFSETS = "mz_internal.mz_source_partitions"
 NOTICES = "mz_internal.mz_notices"
 DEPENDENCIES = "mz_internal.mz_object_dependencies"
 TICKS = "mz_internal.mz_recent_ticks"
@@ -51,7 +52,7 @@ EVERY_PAGE = frozenset(
 
 FIRST = EVERY_PAGE
 OBJECT = EVERY_PAGE | {FRONTIERS, STEPS, HOLDS, COMMENTS, STATUS_HISTORY, PARTITIONS, COLUMNS}
-OBJECT |= {*WITH_SQL, EDGE_LAG}
+OBJECT |= {*WITH_SQL, EDGE_LAG, OFFSETS}
 USED = frozenset({MEMORY, SHARDS})
 """The relations behind the line on top of each page."""
 

@@ -108,6 +108,8 @@ OBJECTS = (
     named(15, "a/b?c#d", "table"),
     named(16, "stopped_progress", "source"),
     named(17, "copied", "source"),
+    named(18, "beginning", "sink"),
+    named(19, "of_files", "source"),
     {**named(1, "mz_objects", "table", "mz_catalog"), "id": "s101"},
 )
 LAGS = {
@@ -125,6 +127,13 @@ LAGS = {
     "u14": None,
     "u15": 900,
 }
+COUNTED_BY_SINKS = (
+    "messages_staged",
+    "messages_committed",
+    "bytes_committed",
+    "snapshot_records_staged",
+    "snapshot_records_known",
+)
 DEPENDENCIES = (
     ("u4", "u1"),
     ("u5", "u2"),
@@ -171,12 +180,45 @@ def every_state():
                 status("u3", "stopped", "stalled", "[SLACKWATER_KAFKA] <no broker> answers"),
                 status("u14", "idle_source", "paused"),
                 status("u17", "copied", "starting"),
+                {**status("u19", "of_files", "starting"), "type": "files"},
                 {**status("u16", "stopped_progress", "stalled", "[X] of it"), "type": "progress"},
             ),
             r.SOURCE_COUNTS: (
                 {"id": "u17", "snapshot_records_staged": 1200, "snapshot_records_known": 5000},
+                {
+                    "id": "u19",
+                    "snapshot_records_staged": 70,
+                    "snapshot_records_known": None,
+                    "offset_committed": 3,
+                    "offset_known": 40,
+                },
             ),
-            r.SINKS: (status("u10", "out", "running"),),
+            r.OFFSETS: (
+                {
+                    "id": "u3",
+                    "partition": 0,
+                    "offset_known": 1200,
+                    "offset_committed": 1150,
+                    "lag": 50,
+                },
+                {
+                    "id": "u3",
+                    "partition": 1,
+                    "offset_known": None,
+                    "offset_committed": 900,
+                    "lag": None,
+                },
+            ),
+            r.SINKS: (status("u10", "out", "running"), status("u18", "beginning", "running")),
+            r.SINK_COUNTS: (
+                {"id": "u10", **dict.fromkeys(COUNTED_BY_SINKS, 7)},
+                {
+                    "id": "u18",
+                    **dict.fromkeys(COUNTED_BY_SINKS, 0),
+                    "snapshot_records_staged": 3100,
+                    "snapshot_records_known": 10_000,
+                },
+            ),
             r.NOTICES: (
                 notice(
                     "stalled view", "u7", "slackwater.shop.stuck does not go on: [NO_ROOM] no room"

@@ -56,6 +56,8 @@ PAGES = {
     "by_schema": lambda: first(many(LARGEST + 1, 3)),
     "object": lambda: object_page(every_state(), "shop.totals"),
     "object_failing": lambda: object_page(every_state(), "shop.broken"),
+    "object_of_topic": lambda: object_page(every_state(), "shop.stopped"),
+    "object_of_sink": lambda: object_page(every_state(), "shop.beginning"),
     "object_of_markup": lambda: object_page(every_state(), "u11"),
     "activity": lambda: of_tables(every_state(), pages.activity(every_state())),
     "storage": lambda: of_tables(every_state(), pages.storage(every_state())),
@@ -124,6 +126,8 @@ def test_each_state_is_there_once_and_the_worst_comes_first():
     assert filled == {
         "shop.filling": "41 % of 100 000 rows",
         "shop.copied": "24 % of 5 000 messages",
+        "shop.of_files": "7 % of 40 files",
+        "shop.beginning": "31 % of 10 000 messages",
     }
 
 
