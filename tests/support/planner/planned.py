@@ -38,6 +38,7 @@ class Answers:
     ended_by = NoSpark.ended_by
     rows_read = NoSpark.rows_read
     under = NoSpark.under
+    unite_arrangements = NoSpark.unite_arrangements
 
     def __init__(self, place=None):
         self.place = place

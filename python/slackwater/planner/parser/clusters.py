@@ -65,6 +65,13 @@ def read_create_cluster(cursor: TokenCursor) -> CreateCluster | CreateClusterRep
     )
 
 
+def accept_swap(cursor: TokenCursor, if_exists: bool) -> bool:
+    """Whether SWAP WITH was read: what swaps its name has to exist, so not behind IF EXISTS."""
+    if if_exists and cursor.looking_at("SWAP", "WITH"):
+        raise cursor.syntax_error("RENAME TO, because of IF EXISTS")
+    return cursor.accept("SWAP", "WITH")
+
+
 def read_alter_cluster(cursor: TokenCursor) -> AlteredCluster:
     """ALTER CLUSTER, and ALTER CLUSTER REPLICA, which is renamed; ALTER was read."""
     if cursor.accept("CLUSTER", "REPLICA"):
@@ -80,7 +87,7 @@ def read_alter_cluster(cursor: TokenCursor) -> AlteredCluster:
     name = read_cluster_name(cursor)
     if cursor.accept("RENAME", "TO"):
         return RenameCluster(name, cursor.identifier("the new name"), if_exists)
-    if cursor.accept("SWAP", "WITH"):
+    if accept_swap(cursor, if_exists):
         return SwapClusters(name, read_cluster_name(cursor))
     if cursor.accept("RESET"):
         read_options(cursor, {"REPLICATION FACTOR": _no_value})

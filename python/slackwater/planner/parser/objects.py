@@ -11,6 +11,7 @@ from slackwater.planner.parser.cluster_statements import (
 )
 from slackwater.planner.parser.clusters import (
     AlteredCluster,
+    accept_swap,
     read_alter_cluster,
     read_cluster_name,
     read_comment_on_cluster,
@@ -161,10 +162,7 @@ def read_alter(
     if cursor.looking_at("RENAME", "TO"):
         cursor.expect("RENAME", "TO")
         return AlterRename(kind, name, cursor.name("the new name"), if_exists)
-    if kind is ObjectKind.SCHEMA and cursor.looking_at("SWAP", "WITH"):
-        if if_exists:
-            raise cursor.syntax_error("RENAME TO, because of IF EXISTS")
-        cursor.expect("SWAP", "WITH")
+    if kind is ObjectKind.SCHEMA and accept_swap(cursor, if_exists):
         return SwapSchemas(name, cursor.name("a schema"))
     if kind is ObjectKind.SINK and cursor.looking_at("SET", "FROM"):
         cursor.expect("SET", "FROM")
