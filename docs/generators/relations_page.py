@@ -86,6 +86,8 @@ DESCRIPTIONS: Mapping[str, str] = {
         " `snapshot_records_staged` of `snapshot_records_known` rows, of topics messages, of the"
         " first contents have been read, or of tables that are copied anew or later; NULL where"
         " nobody knows. PostgreSQL estimates how many there are once it has analyzed a table."
+        " Parquet files say how many they have, CSV and JSON do not: of those `offset_committed` of"
+        " `offset_known` files have been read. A webhook has no first contents: both are NULL."
     ),
     "mz_source_statuses": (
         "How each source is, and each table that a source fills; `error` names file and line of a"
@@ -124,9 +126,15 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_object_hydration_history": "When each materialized view and index came to a replica, began"
     " to be hydrated and was hydrated: the last 32 times of each in 24 hours, also under leaders"
     " before, of which the last minute is missing where they were killed.",
+    "mz_source_partitions": (
+        "The partitions of each source: all before `offset_committed` is committed here. Of topics"
+        " `offset_known` is the end of the partition as brokers have said it with the last"
+        " messages, also of transactions that are not committed, and `lag` the difference; both are"
+        " NULL before brokers have said it, and for sources of other kinds."
+    ),
     "mz_statement_waits": "What statements wait for at the moment, by their names in"
     " `mz_recent_activity_log`: the hydration of a view, the first contents of a source, a time"
-    " that is not complete yet.",
+    " that is not complete yet; their own jobs that write, with the rows that these have written.",
     "mz_wallclock_global_lag_recent_history": "By how much each object was behind the wall clock at"
     " most in each minute that is over, in milliseconds: 24 hours, at most 200 000 rows, also of"
     " leaders before. Lags are looked at every 5 seconds. What has ended has none.",
@@ -143,7 +151,10 @@ DESCRIPTIONS: Mapping[str, str] = {
     "mz_postgres_source_tables": "The tables of sources, as the upstream named them then.",
     "mz_sink_statistics": (
         "Messages of sinks and their bytes since the leader has begun: handed over, and committed."
-        " A row of a file is a message."
+        " A row of a file is a message. `snapshot_records_staged` of `snapshot_records_known`"
+        " messages of the first range were handed over, which has what the relation held when the"
+        " sink began; while that is read, it is as many as rows are stored. NULL with `SNAPSHOT ="
+        " false`, and where a leader before has written it."
     ),
     "mz_kafka_sinks": "The topics of sinks that write to Kafka.",
     "mz_iceberg_sinks": "The tables of sinks that write to Iceberg.",

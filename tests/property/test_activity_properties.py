@@ -27,6 +27,7 @@ from slackwater.adapter.history.events import (
 )
 from slackwater.adapter.history.records import Status
 from slackwater.adapter.history.texts import READ_CHARACTERS, without_values
+from slackwater.adapter.protocol import ReadStrategy
 from slackwater.planner.parser.parse import parse
 from slackwater.repr.errors import SlackwaterError
 
@@ -35,6 +36,7 @@ keys = st.sampled_from(KEYS)
 holds = st.none() | st.sampled_from(["h1", "h2", "h3"])
 failures = st.sampled_from([Failure("SLACKWATER_CANCELED"), Failure("DIVIDE_BY_ZERO", "by zero")])
 counts = st.none() | st.integers(0, 9)
+strategies = st.none() | st.sampled_from(ReadStrategy)
 results = st.one_of(
     st.builds(Bound, st.integers(0, 9), holds),
     st.builds(Wrote, st.integers(0, 9), st.integers(0, 9)),
@@ -51,7 +53,9 @@ steps = st.lists(
     st.one_of(
         st.builds(lambda key, text: ("began", key, text), keys, said),
         st.builds(lambda key, result: ("ended", key, result), keys, results),
-        st.builds(lambda *told: ("released", *told), st.sampled_from(["h1", "h2"]), counts),
+        st.builds(
+            lambda *told: ("released", *told), st.sampled_from(["h1", "h2"]), counts, strategies
+        ),
         st.builds(lambda key: ("gone", key.session_id), keys),
         st.builds(lambda key: ("came", key.session_id), keys),
         st.just(("stored",)),
@@ -69,8 +73,8 @@ def event(step, now_ms, number):
             return CallBegan(key, now_ms, f"e{number}", text)
         case ("ended", key, result):
             return CallEnded(key, now_ms, result, 2, now_ms - 1)
-        case ("released", hold, rows):
-            return Released(hold, now_ms, rows)
+        case ("released", hold, rows, strategy):
+            return Released(hold, now_ms, rows, strategy=strategy)
         case ("gone", session):
             return Disconnected(session, now_ms)
         case ("came", session):
@@ -101,7 +105,8 @@ class Leaders:
             case ("not stored",):
                 self.core.put_back(self.core.take_changed(now_ms))
             case ("taken over",):
-                # Nothing is lost but what was not stored yet.
+                # Nothing is lost but what was not stored yet, and what is too old by now.
+                self.core.forget_old(now_ms)
                 self.stored.extend(self.core.take_changed(now_ms + 1))
                 before = self.core.statements(), self.core.sessions()
                 self.core = HistoryCore(LIMITS, data_rate=400)
@@ -133,6 +138,8 @@ class Leaders:
             if statement.status is not None and known is None:
                 # Who took over has ended what it has not seen the end of, and tells nobody.
                 assert self.told[ended(statement)] > 0 or statement.status is Status.ABORTED
+            if statement.status is not Status.SUCCESS:
+                assert statement.strategy is None
             if statement.status is not None:
                 self.ended[statement.execution_id] = statement
                 assert statement.finished_ms is not None
@@ -149,6 +156,34 @@ def test_a_statement_ends_once_under_any_leaders(taken, pauses):
         leaders.core.apply(Disconnected(session, now_ms))
     assert all(each.status is not None for each in leaders.core.statements())
     leaders.core.validate()
+
+
+@histories()
+@given(
+    st.lists(st.tuples(strategies, st.booleans(), st.none() | failures), min_size=1, max_size=6),
+    st.booleans(),
+)
+def test_a_read_is_of_an_index_when_all_of_it_was(reads, writes):
+    core, key = HistoryCore(Limits(), data_rate=1_000_000), Key("a/1", "1")
+    core.apply(CallBegan(key, 0, "e", Said("SELECT 1", writes=writes)))
+    for number, _ in enumerate(reads):
+        core.apply(CallBegan(key, 1, "e", Said("SELECT 1")))
+        core.apply(CallEnded(key, 1, Bound(1, f"h{number}")))
+    core.apply(CallEnded(key, 1, Bound(1, None)))
+    # They may end in any order.
+    in_order = sorted(enumerate(reads), key=lambda each: each[1][1])
+    for number, (strategy, _, failure) in in_order:
+        core.apply(Released(f"h{number}", 2, failure=failure, strategy=strategy))
+    (statement,) = core.statements()
+    known = {strategy for strategy, _, _ in reads if strategy is not None}
+    if writes or any(failure for _, _, failure in reads) or not known:
+        assert statement.strategy is None
+    elif ReadStrategy.STANDARD in known:
+        assert statement.strategy is ReadStrategy.STANDARD
+    else:
+        is_fast = ReadStrategy.FAST_PATH in known
+        wanted = ReadStrategy.FAST_PATH if is_fast else ReadStrategy.CONSTANT
+        assert statement.strategy is wanted
 
 
 SECRET = "hunter2Zq"

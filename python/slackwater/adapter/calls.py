@@ -14,6 +14,7 @@ import structlog
 
 from slackwater.adapter import protocol
 from slackwater.adapter.catalog import search
+from slackwater.adapter.catalog.context import Context
 from slackwater.adapter.catalog.details import ViewDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.relations import Relations
@@ -27,7 +28,13 @@ from slackwater.adapter.protocol import Caller
 from slackwater.adapter.reading.advice import tell_of_index
 from slackwater.adapter.reading.peeks import IndexFile, IndexRows, Peeks
 from slackwater.adapter.reading.reads import Reads, refuse_stale_write
-from slackwater.adapter.sessions.sessions import Execution, RunningCall, Session, Sessions
+from slackwater.adapter.sessions.sessions import (
+    Execution,
+    RunningCall,
+    RunningWrite,
+    Session,
+    Sessions,
+)
 from slackwater.adapter.sessions.statement_counts import StatementCounts
 from slackwater.adapter.statements import Statements
 from slackwater.adapter.system.exposition import CONTENT_TYPE
@@ -44,6 +51,7 @@ from slackwater.planner.parser import variables
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.spans import Fail, Spans
+from slackwater.repr.version import MZ_VERSION
 
 START_POLL_S = 0.2
 
@@ -201,6 +209,7 @@ class Calls:
             "/v1/prepare_write": Endpoint(protocol.PrepareWrite, self._prepare_write),
             "/v1/cancel": Endpoint(protocol.Cancel, self._cancel),
             "/v1/waits": Endpoint(protocol.Waits, self._waits),
+            "/v1/writing": Endpoint(protocol.Writing, self._writing),
             "/v1/metrics": Endpoint(protocol.ReadMetrics, self._read_metrics),
             "/v1/system": Endpoint(protocol.System, self._system),
         }
@@ -289,6 +298,26 @@ class Calls:
         told = (each.cancellation.waits_for() for each in own)
         return {"waits_for": next(filter(None, told), None)}
 
+    def _writing(self, caller: Caller, asked: protocol.Writing) -> Mapping[str, Any]:
+        """Notes how far a write of the caller is, and says it. Begins no session."""
+        session, execution = self._sessions.find(caller.session_id), caller.execution
+        if session is None or execution is None:
+            return {"waits_for": None}
+        if asked.tasks is None:
+            session.stop_writing(execution)
+            return {"waits_for": None}
+        before = session.writing.get(execution)
+        if before is None:
+            said = self._said(session, caller.context, caller.application, caller.sql)
+            said = replace(said, writes=True)
+            over = self._history.writing(Key(session.session_id, execution), said)
+        else:
+            over = before.over
+        now_s = self._timeline.monotonic()
+        told = RunningWrite(asked.rows, asked.tasks, asked.tasks_done, now_s, over)
+        session.writing[execution] = told
+        return {"waits_for": str(told)}
+
     def _running(
         self,
         caller: Caller,
@@ -343,12 +372,30 @@ class Calls:
     def _told(self, session: Session, caller: Caller, told: Told[Any]) -> CallHistory:
         """Tells the history that the call begins."""
         said = replace(
-            _said(session, caller.application, told.text or caller.sql),
+            self._said(session, caller.context, caller.application, told.text or caller.sql),
             kind=told.kind,
             writes=told.writes,
             planned_ms=told.planned_ms,
         )
         return self._history.call(Key(session.session_id, caller.statement), said)
+
+    def _said(
+        self, session: Session, where: Context | None, application: str | None, text: str | None
+    ) -> Said:
+        """A statement of the session, as the session is now."""
+        cluster = session.variable("cluster")
+        return Said(
+            text,
+            application=application,
+            user=session.user,
+            cluster=cluster,
+            isolation=session.variable("transaction_isolation"),
+            rate=float(session.variable("statement_logging_sample_rate")),
+            cluster_id=self._state.id_of_cluster(cluster),
+            database=None if where is None else where.catalog,
+            search_path=None if where is None else (".".join(where.namespace),),
+            version=MZ_VERSION,
+        )
 
     # Statements
 
@@ -440,7 +487,7 @@ class Calls:
             # One that has ended began with a bind, and its end was told.
             if session is not None:
                 session.used_ms = self._timeline.now()
-                said = _said(session, read.application, read.sql)
+                said = self._said(session, read.context, read.application, read.sql)
                 self._history.unbound(Key(session.session_id, read.execution), said, read)
             kind = kind_of(read.sql, None, writes=False)
             self._counts.count(kind, "success", read.took_us / 1_000_000)
@@ -464,6 +511,7 @@ class Calls:
     def _write(self, caller: Caller, asked: protocol.WriteTables) -> Mapping[str, Any]:
         def action(execution: Execution) -> WriteResult:
             session = execution.session
+            session.stop_writing(caller.execution)
             refuse_stale_write(session)
             if asked.definition is not None:
                 return self._staged.write(execution, asked)
@@ -569,18 +617,6 @@ class Calls:
             "shard": target.shard,
             "schema": json.loads(target.schema.to_json()),
         }
-
-
-def _said(session: Session, application: str | None, text: str | None) -> Said:
-    """A statement of the session, as the session is now."""
-    return Said(
-        text,
-        application=application,
-        user=session.user,
-        cluster=session.variable("cluster"),
-        isolation=session.variable("transaction_isolation"),
-        rate=float(session.variable("statement_logging_sample_rate")),
-    )
 
 
 def _kind(caller: Caller, told: Told[Any]) -> str:

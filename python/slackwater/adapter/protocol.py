@@ -92,6 +92,16 @@ class Waits:
 
 
 @dataclass(frozen=True, slots=True)
+class Writing:
+    """Says how far the jobs of the caller's write are: so many rows, and of so many tasks, as far
+    as these are known, so many are done. `tasks` is None when they are over."""
+
+    rows: int = 0
+    tasks: int | None = None
+    tasks_done: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     text: str
 
@@ -117,13 +127,25 @@ class RelationRead:
     not_null: tuple[str, ...] = ()
 
 
+class ReadStrategy(Enum):
+    """The way in which a query has read collections when it ran. Of several the first counts.
+
+    FAST_PATH: all rows of collections came from indexes in memory. CONSTANT: there were none to be
+    read. STANDARD: anything else.
+    """
+
+    STANDARD = "standard"
+    FAST_PATH = "fast-path"
+    CONSTANT = "constant"
+
+
 @dataclass(frozen=True, slots=True)
 class EndedRead:
     """The end of the reads under a hold in Spark, `ago_ms` before the call was sent.
 
     `took_ms` is how long Spark's execution took, if it has told of both its ends. `rows` is how
     many it brought to the driver, if somebody has counted them; `condition` and `message` are of
-    the error with which it failed.
+    the error with which it failed. `strategy` is None where nothing ran under the hold.
     """
 
     hold: str
@@ -132,6 +154,7 @@ class EndedRead:
     rows: int | None = None
     condition: str | None = None
     message: str | None = None
+    strategy: ReadStrategy | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +275,13 @@ class UnboundRead:
     took_us: int
     ago_ms: int = 0
     took_ms: int | None = None
-    user: str = "anonymous"
+    context: Context | None = None
     application: str | None = None
     sql: str | None = None
     rows: int | None = None
     condition: str | None = None
     message: str | None = None
+    strategy: ReadStrategy | None = None
 
 
 @dataclass(frozen=True, slots=True)

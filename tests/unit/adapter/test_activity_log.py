@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,9 +77,10 @@ def test_a_read_without_a_bind_is_told_of_afterwards(place):
     calls = calls_of(place.coordinator)
     place.sql("SHOW ALL")
     read = {"session": "app/1", "timestamp": 5, "began_ago_ms": 40, "took_us": 2000, "ago_ms": 10}
-    own = {"user": "me", "application": ODD, "sql": "SELECT k FROM t WHERE k = 1"}
+    where = {"catalog": "slackwater", "namespace": ["s"], "user": "me"}
+    own = {"context": where, "application": ODD, "sql": "SELECT k FROM t WHERE k = 1"}
     failed = {"condition": "DIVIDE_BY_ZERO", "message": "no"}
-    ends = ({"rows": 3}, failed)
+    ends = ({"rows": 3, "strategy": "fast-path"}, {**failed, "strategy": "fast-path"})
     reads = [{**read, **own, **end, "execution": str(number)} for number, end in enumerate(ends)]
     unknown = {**reads[0], "session": "app/9", "execution": "9"}
     assert calls["/v1/reads"]({"reads": [*reads, unknown]}) == {}
@@ -86,7 +88,9 @@ def test_a_read_without_a_bind_is_told_of_afterwards(place):
     assert [row["finished_status"] for row in rows] == ["success", "error"]
     assert [row["rows_returned"] for row in rows] == [3, None]
     assert [row["condition"] for row in rows] == [None, "DIVIDE_BY_ZERO"]
+    assert [row["execution_strategy"] for row in rows] == ["fast-path", None]
     for row in rows:
+        assert (row["database_name"], row["search_path"]) == ("slackwater", ["s"])
         assert (row["execution_timestamp"], row["application_name"]) == (5, ODD)
         assert (row["finished_at"] - row["began_at"]).total_seconds() == 0.03
         assert steps(place, row) == ["execution-began", "bound", "execution-finished"]
@@ -142,6 +146,75 @@ def test_a_read_ends_with_its_hold_as_spark_says(place):
     assert [row["execution_timestamp"] for row in found] == calls
     assert found[1]["condition"] == "DIVIDE_BY_ZERO"
     assert steps(place, found[0]) == ["execution-began", "bound", "execution-finished"]
+
+
+STRATEGIES = {
+    "one": (["fast-path"], "fast-path"),
+    "a part of it": (["fast-path", "standard"], "standard"),
+    "a part of it, first": (["standard", "fast-path"], "standard"),
+    "nothing beside": (["constant", "fast-path"], "fast-path"),
+    "nothing": (["constant"], "constant"),
+    "a plan that never ran": ([None, "fast-path"], "fast-path"),
+    "unknown": ([None], None),
+}
+
+
+@pytest.mark.parametrize(("said", "shown"), STRATEGIES.values(), ids=STRATEGIES.keys())
+def test_how_a_read_was_served_is_what_all_of_it_was(place, said, shown):
+    place.table("t", k="integer")
+    found = [bind(place, execution="1")["hold"] for _ in said]
+    assert log(place, statement="1")[0]["execution_strategy"] is None
+    for hold, strategy in zip(found, said, strict=True):
+        end = {} if strategy is None else {"strategy": strategy}
+        release(place, hold, ended=[{"hold": hold, **end}])
+    (row,) = log(place, statement="1")
+    assert (row["finished_status"], row["execution_strategy"]) == ("success", shown)
+
+
+def test_nobody_says_how_was_read_what_failed_is_aborted_or_writes(place):
+    place.table("t", k="integer")
+    read = {"strategy": "standard"}
+    failed = bind(place, execution="1")["hold"]
+    release(place, failed, ended=[{"hold": failed, **read, "condition": "DIVIDE_BY_ZERO"}])
+    bind(place, execution="2")
+    ended = bind(place, execution="2")["hold"]
+    release(place, ended, ended=[{"hold": ended, **read}])
+    targets = [place.item("t").id]
+    first = bind(place, execution="3")["hold"]
+    release(place, first, ended=[{"hold": first, **read}])
+    writing = {"execution": "4", "sql": "INSERT INTO t SELECT k FROM t"}
+    hold = bind(place, execution="4")["hold"]
+    bound = bind(place, write_targets=targets, **writing)
+    release(place, hold, ended=[{"hold": hold, **read}])
+    place.write("t", {"k": 1}, hold=bound["hold"], **writing)
+    calls_of(place.coordinator)["/v1/session/close"]({"session": "app/1"})
+    found = {row["statement"]: row for row in log(place) if len(row["statement"]) == 1}
+    assert {name: row["finished_status"] for name, row in found.items()} == {
+        "1": "error",
+        "2": "aborted",
+        "3": "success",
+        "4": "success",
+    }
+    assert {name for name, row in found.items() if row["execution_strategy"]} == {"3"}
+
+
+def test_a_statement_has_its_cluster_its_schema_and_the_version_that_ran_it(place):
+    place.table("t", k="integer")
+    place.sql("CREATE CLUSTER c (SIZE = '25cc')")
+    place.sql("SET cluster = c")
+    bind(place, execution="1", context={"catalog": "other", "namespace": ["a", "b"], "user": "me"})
+    bind(place, execution="2", context=None)
+    place.sql("DROP CLUSTER c")
+    bind(place, execution="3")
+    (version,) = place.sql("SHOW mz_version")
+    rows = [log(place, statement=name)[0] for name in "123"]
+    assert {row["mz_version"] for row in rows} == set(version.values())
+    names = [(row["database_name"], row["search_path"]) for row in rows]
+    assert names == [("other", ["a.b"]), (None, None), ("slackwater", ["default"])]
+    ids = [row["cluster_id"] for row in rows]
+    assert ids[0] == ids[1] is not None
+    assert [row["cluster_name"] for row in rows] == ["c"] * 3
+    assert ids[2] is None
 
 
 def test_holds_that_a_bind_releases_end_their_statement_while_it_waits_itself(place):
@@ -292,6 +365,27 @@ def test_records_come_back_as_they_were_and_files_are_merged(tmp_path):
     assert len(names(tmp_path)) < 2 * MERGED
     found = files_of(tmp_path, epoch=2).recovered(10_000, 0, 0)
     assert sorted(found, key=str) == sorted(records, key=str)
+
+
+def test_records_of_versions_before_can_be_read(tmp_path):
+    (tmp_path / "history").mkdir()
+    old = {
+        "kind": "statement",
+        "execution_id": "e1",
+        "session_id": "a/1",
+        "statement_id": "7",
+        "began_ms": 5,
+        "text": {"kind": "select", "sql": "SELECT 1", "digest": "d", "is_secret": False},
+        "cluster": "default",
+        "finished_ms": 9,
+        "status": "success",
+        "steps": [{"step": "execution-began", "at_ms": 5}],
+    }
+    written = gzip.compress(json.dumps(old).encode())
+    (tmp_path / "history" / f"x{suffix(0, FilePlace(1, 1))}").write_bytes(written)
+    (found,) = files_of(tmp_path, epoch=2).recovered(10_000, 0, 0)
+    assert (found.execution_id, found.status, found.cluster) == ("e1", Status.SUCCESS, "default")
+    assert (found.strategy, found.cluster_id, found.search_path) == (None, None, None)
 
 
 def test_files_that_are_not_needed_go(tmp_path):

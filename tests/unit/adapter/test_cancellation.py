@@ -15,6 +15,7 @@ from tests.support.planner.planned import Answers
 from tests.support.waiting import PATIENCE, wait_until
 
 from slackwater.adapter.ddl.views import ATTEMPTS
+from slackwater.adapter.system.tables import WRITING_S
 from slackwater.adapter.time.watch import LONGEST_S, Cancellation, FrontierWatch
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
@@ -450,3 +451,37 @@ def test_what_a_statement_waits_for_is_told_while_it_waits(place, pool):
     call(place, "/v1/cancel", **asked)
     assert refusal(late) == ("SLACKWATER_CANCELED", "57014")
     assert place.system("mz_statement_waits") == []
+
+
+def test_how_far_a_write_is_is_told_as_long_as_its_driver_says_so(place, clock):
+    asked = {"session": "app/9", "execution": "7", "sql": "INSERT INTO t SELECT 1"}
+    told = {"rows": 1_200_000, "tasks": 8, "tasks_done": 3}
+    assert call(place, "/v1/writing", **asked, **told) == {"waits_for": None}, "no such session"
+    call(place, "/v1/plan", session="app/9", text="SELECT 1")
+    said = call(place, "/v1/writing", **asked, **told)
+    (row,) = place.system("mz_statement_waits")
+    assert row["waits_for"] == "1,200,000 rows are written, 3 of 8 tasks are done."
+    assert (row["session_id"], row["statement"]) == ("app/9", "7")
+    assert said == {"waits_for": row["waits_for"]}
+    more = {"rows": 2_000_000, "tasks": 0, "tasks_done": 0}
+    assert call(place, "/v1/writing", **asked, **more)["waits_for"] == "2,000,000 rows are written."
+    call(place, "/v1/writing", session="app/9", execution="8", **told)
+    assert statuses(place) == {"7": None, "8": None}
+    # A write whose jobs have failed has no other end; one that is committed has.
+    assert call(place, "/v1/writing", **asked, tasks=None) == {"waits_for": None}
+    assert [each["statement"] for each in place.system("mz_statement_waits")] == ["8"]
+    assert statuses(place) == {"7": "aborted", "8": None}
+    write = {"write_id": "w", "hold": None, "table": place.item("t").id, "mode": "append"}
+    call(place, "/v1/write", session="app/9", execution="8", inline=[], files=[], **write)
+    assert statuses(place) == {"7": "aborted", "8": "success"}
+    assert place.system("mz_statement_waits") == []
+    call(place, "/v1/writing", **asked, **told)
+    # A driver that says nothing any more is stopped, or cut off.
+    clock.passes(WRITING_S)
+    assert place.system("mz_statement_waits") == []
+
+
+def statuses(place):
+    """How the statements that have a number have ended, by it."""
+    log = place.system("mz_recent_activity_log")
+    return {r["statement"]: r["finished_status"] for r in log if r["statement"].isdecimal()}

@@ -25,7 +25,7 @@ from slackwater.adapter.reading.stashed_rows import StashedRows
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.controller.protocol import Heartbeat
 from slackwater.persist import compaction, garbage, holds
-from slackwater.persist.blobs import LocalBlobs, file_part, local_path, uniform_file
+from slackwater.persist.blobs import LocalBlobs, file_part, uniform_file
 from slackwater.persist.compaction import CompactionSettings
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.metastore import connect, create_all
@@ -33,6 +33,7 @@ from slackwater.persist.parts import Uniform
 from slackwater.persist.tables import garbage as garbage_table
 from slackwater.persist.tables import parts as parts_table
 from slackwater.persist.tables import shards as shards_table
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import TIMESTAMP_MAX, Timestamp
 from slackwater.repr.relation import RelationDesc

@@ -43,10 +43,14 @@ from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.hlc import Time
 from slackwater.repr.ids import user_id
-from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
+from slackwater.storage.ingestion import (
+    PartitionOffsets,
+    SourceStatistics,
+    SourceStatus,
+    StatusChange,
+)
 from slackwater.storage.sink_files import SinkConfig
 from slackwater.storage.sink_statistics import SinkStatistics
-from slackwater.storage.source_time import SourceFrontier
 
 T, S, MV, OUT, GONE = (user_id(number) for number in (10, 11, 13, 15, 99))
 NAME = '<b>"\\\n' + "x" * 200
@@ -79,6 +83,7 @@ def snapshot():
             S: StatusChange(1, S, SourceStatus("stalled", "bad row")),
             OUT: StatusChange(1, OUT, SourceStatus("running")),
         },
+        source_partitions=dict.fromkeys((S, GONE), (PartitionOffsets(0, 9, 12),)),
         source_statistics=dict.fromkeys((S, GONE), SourceStatistics(7, 70, dead_letters=2)),
         sink_statistics=dict.fromkeys((OUT, GONE), SinkStatistics(3, 2, 30, 20, 4, 1)),
         read_holds=(
@@ -114,8 +119,8 @@ def snapshot():
         ),
         answers={"metastore": True, "driver": False},
         failing=frozenset({MV, GONE}),
+        shards={T: (6,), MV: (7,)},
         memory=(OfReplica("r2", ArrangementMemory("memory", 90, 100)),),
-        source_frontiers=dict.fromkeys((S, GONE), SourceFrontier.at(9)),
         checkpoints=dict.fromkeys((S, GONE), progress),
         retained_bytes=dict.fromkeys((S, GONE), 11 * 10**9),
     )
@@ -200,6 +205,7 @@ def test_names_are_data(snapshot):
         ("dropped_bytes", {}, 15),
         ("source_dead_letters_total", {"object_id": S}, 3),
         ("source_partition_offset_committed", {"object_id": S, "partition": "0"}, 9),
+        ("source_partition_offset_known", {"object_id": S, "partition": "0"}, 12),
         ("source_status", {"object_id": S, "status": "stalled"}, 1),
         ("postgres_slot_retained_bytes", {"object_id": S}, 11 * 10**9),
         ("checkpoint_committed_age_seconds", {"object_id": S}, 3.001),

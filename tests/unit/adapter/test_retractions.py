@@ -10,7 +10,7 @@ import pytest
 from tests.support.adapter.calls import calls_of
 from tests.support.adapter.coordination import Place
 
-from slackwater.persist.blobs import local_path
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import SlackwaterError
 
 MANY = 120_000

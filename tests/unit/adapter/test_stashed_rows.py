@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from slackwater.adapter.reading.stashed_rows import StashedRows
-from slackwater.persist.blobs import LocalBlobs, local_path
+from slackwater.persist.blobs import LocalBlobs
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import user_error
 
 

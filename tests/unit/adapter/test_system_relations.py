@@ -43,6 +43,7 @@ from slackwater.adapter.history.records import (
     Status,
     Step,
 )
+from slackwater.adapter.protocol import ReadStrategy
 from slackwater.adapter.sources.changefeed_sources import PartitionEntry
 from slackwater.adapter.system.relations import SYSTEM_RELATIONS, system_items, system_schemas
 from slackwater.adapter.system.snapshot import (
@@ -76,7 +77,12 @@ from slackwater.repr.relation import Column, RelationDesc
 from slackwater.storage.changefeed.ingestion import FeedCounters
 from slackwater.storage.file_formats import Format
 from slackwater.storage.files_source import FilesConfig
-from slackwater.storage.ingestion import SourceStatistics, SourceStatus, StatusChange
+from slackwater.storage.ingestion import (
+    PartitionOffsets,
+    SourceStatistics,
+    SourceStatus,
+    StatusChange,
+)
 from slackwater.storage.kafka.sink_messages import KafkaSinkConfig
 from slackwater.storage.lake.config import IcebergPlace, LakeSinkConfig
 from slackwater.storage.postgres.tables import PostgresTable
@@ -192,7 +198,8 @@ def snapshot():
         running_on={user_id(11): "u1"},
         statuses={user_id(11): StatusChange(1500, user_id(11), SourceStatus("stalled", "bad row"))},
         source_statistics={user_id(11): SourceStatistics(updates_committed=7)},
-        sink_statistics={user_id(23): SinkStatistics(3, 2, 30, 20)},
+        source_partitions={user_id(11): (PartitionOffsets(0, 9, 12), PartitionOffsets(1, 4, None))},
+        sink_statistics={user_id(23): SinkStatistics(3, 2, 30, 20).and_of_snapshot(3, 5)},
         sessions=(SessionEntry("app/1", 1, "me", None, 1000),),
         subscriptions=(SubscriptionEntry("x", "app/1", "u1", 2000, (user_id(10),)),),
         notices=(NoticeEntry("1", "n", "m", "h", None, None, user_id(13), 3000),),
@@ -215,6 +222,11 @@ def snapshot():
                 1000,
                 ShownText("select", "SELECT 1", "abc"),
                 status=Status.SUCCESS,
+                strategy=ReadStrategy.FAST_PATH,
+                cluster_id="u1",
+                database="slackwater",
+                search_path=("default",),
+                version="v1",
                 steps=(Reached(Step.BEGAN, 1000),),
             ),
         ),
@@ -303,7 +315,8 @@ def test_ids_are_stable_and_nothing_promised_is_missing():
         mz_materialized_view_refresh_strategies mz_materialized_view_refreshes
         mz_postgres_sources mz_postgres_source_tables mz_ssh_tunnel_connections
         mz_recent_activity_log mz_statement_lifecycle_history mz_session_history
-        mz_wallclock_global_lag_recent_history mz_statement_waits mz_object_hydration_history"""
+        mz_wallclock_global_lag_recent_history mz_statement_waits mz_object_hydration_history
+        mz_source_partitions"""
     assert set(NAMED) == set(promised.split())
     assert (NAMED["mz_databases"].id, NAMED["mz_notices"].id) == ("s101", "s126")
     ids = [s.id for s in system_schemas()] + [i.id for i in system_items()]
@@ -363,6 +376,13 @@ def test_what_was_run(snapshot):
     assert (row["sql"], row["redacted_sql"]) == ("SELECT 1", "SELECT '<REDACTED>'")
     assert (row["initial_application_name"], row["finished_status"]) == ("reports", "success")
     assert row["connected_at"] == EPOCH + timedelta(milliseconds=900)
+    assert list(row.items())[-5:] == [
+        ("execution_strategy", "fast-path"),
+        ("cluster_id", "u1"),
+        ("database_name", "slackwater"),
+        ("search_path", ["default"]),
+        ("mz_version", "v1"),
+    ]
     # One whose session is forgotten already.
     (row,) = rows("mz_recent_activity_log", replace(snapshot, past_sessions=()))
     assert (row["connected_at"], row["session_id"]) == (None, "app/1")
@@ -492,8 +512,10 @@ def test_objects_of_each_kind(snapshot):
     sink = user_rows("mz_sinks", snapshot)["into_topic"]
     assert [sink[each] for each in told] == ["kafka", "u20", "upsert", "text", "json"]
     assert sink["format"] is None
+    offsets = [tuple(row.values()) for row in rows("mz_source_partitions", snapshot)]
+    assert offsets == [("u11", 0, 12, 9, 3), ("u11", 1, None, 4, None)]
     (counts,) = rows("mz_sink_statistics", snapshot)
-    assert list(counts.values()) == ["u23", None, 3, 2, 30, 20]
+    assert list(counts.values()) == ["u23", None, 3, 2, 30, 20, 5, 3]
     table = user_rows("mz_sinks", snapshot)["into_table"]
     assert [table[each] for each in told] == ["iceberg", "u20", "append", None, None]
     assert rows("mz_iceberg_sinks", snapshot) == [{"id": "u30", "namespace": "n", "table": "t"}]

@@ -81,7 +81,7 @@ def test_a_statement_is_a_trace_with_links_to_what_it_waited_for(env, monkeypatc
         end = {"hold": bound["hold"], "took_ms": 3, "rows": 4, "condition": "DIVIDE_BY_ZERO"}
         calls["/v1/release"]({"holds": [bound["hold"]], "ended": [end]})
         read = {"session": "app/1", "timestamp": 5, "began_ago_ms": 40, "took_us": 2, "ago_ms": 9}
-        told = {"user": "me", "application": "a", "sql": "SELECT 1", "execution": "8", "rows": 1}
+        told = {"application": "a", "sql": "SELECT 1", "execution": "8", "rows": 1}
         calls["/v1/reads"]({"reads": [{**read, **told}]})
         place.close()
         traced.provider.force_flush()

@@ -314,18 +314,25 @@ class Dataflows:
         By their ids and those of replicas. All is told at one moment, under one lock.
         """
 
-        def hydrated(core: ComputeController, item: CatalogItem) -> dict[str, bool]:
+        def hydrated(replicas: Iterable[Replica], item: CatalogItem) -> dict[str, bool]:
             return {
                 replica.key.replica: (
                     replica.programs.get(item.id) is not None
                     if item.kind is ItemKind.INDEX
                     else replica.collections[item.id].is_hydrated
                 )
-                for replica in self._replicas(core, item.id)
+                for replica in replicas
                 if item.id in replica.collections
             }
 
-        return self.compute.look(lambda core: {each.id: hydrated(core, each) for each in items})
+        asked = tuple(items)
+        clusters = {each.cluster or "" for each in asked}
+
+        def of_all(core: ComputeController) -> dict[GlobalId, dict[str, bool]]:
+            replicas = {each: self._on(core, each) for each in clusters}
+            return {each.id: hydrated(replicas[each.cluster or ""], each) for each in asked}
+
+        return self.compute.look(of_all)
 
     def replica_uppers(self) -> list[tuple[GlobalId, str, Frontier]]:
         """Up to where each replica has each dataflow, by the dataflow's id and the replica's."""
@@ -423,8 +430,11 @@ class Dataflows:
         return "" if item is None or item.cluster is None else item.cluster
 
     def _replicas(self, core: ComputeController, global_id: GlobalId) -> list[Replica]:
+        return self._on(core, self._cluster(global_id))
+
+    def _on(self, core: ComputeController, cluster: str) -> list[Replica]:
         try:
-            return list(core.replicas(self._cluster(global_id)).values())
+            return list(core.replicas(cluster).values())
         except ComputeError:
             return []
 

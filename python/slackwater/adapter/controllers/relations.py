@@ -15,11 +15,12 @@ from slackwater.adapter.catalog.durable import DurableCatalog
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.controller.holds import Holder, ReadHold
 from slackwater.persist.client import PersistClient
-from slackwater.persist.contents import present_rows
+from slackwater.persist.contents import consolidated_rows
 from slackwater.persist.error_shards import Standing, first_refusal, first_standing
 from slackwater.repr.errors import FatalError, SlackwaterError, user_error
 from slackwater.repr.frontier import EMPTY_FRONTIER, Frontier, Timestamp
 from slackwater.repr.ids import GlobalId
+from slackwater.repr.relation import TIME_COLUMN
 from slackwater.storage.controller.errors import StorageError, Variant
 from slackwater.storage.controller.shell import Storage
 
@@ -110,7 +111,7 @@ class Relations:
 
         Raises what `snapshot` raises, and FatalError for a row that is there less than never.
         """
-        rows = present_rows(self.snapshot(item, time))
+        rows = consolidated_rows(self.snapshot(item, time).drop_columns([TIME_COLUMN]))
         if rows is None:
             raise FatalError(f"{item.full_name} has a negative multiplicity at {time}")
         return rows

@@ -19,6 +19,7 @@ from slackwater.adapter.history.events import (
     Bound,
     CallBegan,
     CallEnded,
+    Computed,
     Connected,
     Disconnected,
     Done,
@@ -40,6 +41,7 @@ from slackwater.adapter.history.records import (
 )
 from slackwater.adapter.history.sampling import Throttle, is_sampled
 from slackwater.adapter.history.texts import SHOWN_CHARACTERS, kind_of, of_statement
+from slackwater.adapter.protocol import ReadStrategy
 from slackwater.repr.errors import FatalError, conditions
 
 DAY_MS = 24 * 3600 * 1000
@@ -75,6 +77,7 @@ class Open:
     calls: int = 0
     holds: dict[str, int] = field(default_factory=dict)
     reads: list[ReadEnded] = field(default_factory=list)
+    strategies: set[ReadStrategy] = field(default_factory=set)
     timestamp: int | None = None
     rows: int | None = None
     rows_written: int | None = None
@@ -168,6 +171,10 @@ class HistoryCore:
                 throttled=throttled,
                 spark_execution_id=_spark_execution_id(key),
                 planned_ms=said.planned_ms,
+                cluster_id=said.cluster_id,
+                database=said.database,
+                search_path=said.search_path,
+                version=said.version,
                 steps=(*planned, Reached(Step.BEGAN, event.at_ms)),
             )
         )
@@ -194,6 +201,8 @@ class HistoryCore:
                 self._change(opened, reached, timestamp=int(timestamp), rows_written=rows)
                 opened.timestamp, opened.rows_written = int(timestamp), rows
                 self._end(event.key, event.at_ms, Status.SUCCESS)
+            case Computed():
+                self._end_if_over(event.key, event.at_ms)
             case Done(rows):
                 opened.rows = rows
                 self._end(event.key, event.at_ms, Status.SUCCESS)
@@ -219,6 +228,8 @@ class HistoryCore:
             opened.reads.append(read)
         if event.rows is not None:
             opened.rows = (opened.rows or 0) + event.rows
+        if event.strategy is not None:
+            opened.strategies.add(event.strategy)
         opened.failure = opened.failure or event.failure
         self._end_if_over(key, event.at_ms)
 
@@ -265,6 +276,7 @@ class HistoryCore:
             rows_returned=opened.rows,
             condition=None if failure is None else failure.condition,
             error=None if failure is None else _shown_message(failure, is_secret=text.is_secret),
+            strategy=_strategy(opened) if status is Status.SUCCESS else None,
         )
 
     def _connected(self, event: Connected) -> None:
@@ -409,6 +421,13 @@ def _spark_execution_id(key: Key) -> int | None:
 
 def _status(failure: Failure) -> Status:
     return Status.CANCELED if failure.condition in _CANCELED else Status.ERROR
+
+
+def _strategy(opened: Open) -> ReadStrategy | None:
+    """The strategy of all reads of a statement that writes nothing; None: it has read nothing."""
+    if opened.writes:
+        return None
+    return next((each for each in ReadStrategy if each in opened.strategies), None)
 
 
 def _shown_message(failure: Failure, *, is_secret: bool) -> str | None:

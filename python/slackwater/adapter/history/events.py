@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from slackwater.adapter.history.records import Status
+from slackwater.adapter.protocol import ReadStrategy
 from slackwater.repr.frontier import Timestamp
 
 
@@ -26,7 +27,8 @@ class Said:
     """A statement as its first call says it.
 
     `text` is None for actions of DataFrames; `kind` is given where no text says it. `rate` is the
-    sample rate of its session.
+    sample rate of its session. `database` and `search_path` are where it resolves names, None if
+    its call did not say that; `version` is that of the leader.
     """
 
     text: str | None = None
@@ -38,6 +40,10 @@ class Said:
     isolation: str | None = None
     rate: float = 1.0
     planned_ms: int | None = None
+    cluster_id: str | None = None
+    database: str | None = None
+    search_path: tuple[str, ...] | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +88,17 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """The jobs of the statement's write are over, which alone is not its end."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallEnded:
     """The call has ended, after it had waited for `waited_ms` in all, up to `waited_until_ms`."""
 
     key: Key
     at_ms: int
-    result: Bound | Wrote | Done | Failure
+    result: Bound | Wrote | Done | Failure | Computed
     waited_ms: int = 0
     waited_until_ms: int | None = None
 
@@ -96,7 +107,7 @@ class CallEnded:
 class Released:
     """Nothing is read under the hold any more; the rest is what Spark said, if it did.
 
-    `took_ms` is how long its execution took.
+    `took_ms` is how long its execution took. `strategy` is None where nothing was executed.
     """
 
     hold: str
@@ -104,6 +115,7 @@ class Released:
     rows: int | None = None
     failure: Failure | None = None
     took_ms: int | None = None
+    strategy: ReadStrategy | None = None
 
 
 @dataclass(frozen=True, slots=True)

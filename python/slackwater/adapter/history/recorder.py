@@ -19,6 +19,7 @@ from slackwater.adapter.history.events import (
     Bound,
     CallBegan,
     CallEnded,
+    Computed,
     Connected,
     Disconnected,
     Done,
@@ -110,11 +111,17 @@ class History:
         self._tell(CallBegan(key, self._clock(), uuid.uuid4().hex, said))
         return CallHistory(key, self._tell, self._clock)
 
+    def writing(self, key: Key, said: Said) -> Callable[[], None]:
+        """The jobs of a statement's write run; to be called when they are over."""
+        self._tell(CallBegan(key, self._clock(), uuid.uuid4().hex, said))
+        return lambda: self._tell(CallEnded(key, self._clock(), Computed()))
+
     def released(self, ended: EndedRead) -> None:
         """The reads under a hold have ended."""
         failure = None if ended.condition is None else Failure(ended.condition, ended.message)
         at_ms = self._clock() - max(0, ended.ago_ms)
-        self._tell(Released(ended.hold, at_ms, ended.rows, failure, ended.took_ms))
+        rows, took_ms = ended.rows, ended.took_ms
+        self._tell(Released(ended.hold, at_ms, rows, failure, took_ms, ended.strategy))
 
     def unbound(self, key: Key, said: Said, read: UnboundRead) -> None:
         """A statement has read without a call, and has ended."""
@@ -125,7 +132,8 @@ class History:
         ended_ms = max(bound_ms, now_ms - max(0, read.ago_ms))
         self._tell(CallBegan(key, began_ms, uuid.uuid4().hex, said))
         self._tell(CallEnded(key, bound_ms, Bound(read.timestamp, hold)))
-        self._tell(Released(hold, ended_ms, read.rows, failure, read.took_ms))
+        rows, took_ms = read.rows, read.took_ms
+        self._tell(Released(hold, ended_ms, rows, failure, took_ms, read.strategy))
 
     def connected(self, session_id: str, application: str | None, user: str) -> None:
         """The first call of a session has come."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from slackwater.adapter.protocol import ReadStrategy
+
 
 class Status(Enum):
     """The end of a statement. ABORTED: nobody said it, as its session or its leader had gone."""
@@ -59,7 +61,8 @@ class Statement:
 
     `execution_id` is of the history alone. `statement_id` is what lines of the log have, and within
     its session the name of the execution; `spark_execution_id` is the number by which Spark's UI
-    knows it. `throttled` counts statements that were left out just before it.
+    knows it. `throttled` counts statements that were left out just before it. `strategy` is that
+    of a read that has ended well. Fields of later versions are optional: records last longer.
     """
 
     execution_id: str
@@ -84,6 +87,11 @@ class Statement:
     condition: str | None = None
     error: str | None = None
     steps: tuple[Reached, ...] = ()
+    strategy: ReadStrategy | None = None
+    cluster_id: str | None = None
+    database: str | None = None
+    search_path: tuple[str, ...] | None = None
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from slackwater.adapter.catalog.clusters import ClusterEntry
-from slackwater.adapter.catalog.details import KafkaDetails
+from slackwater.adapter.catalog.details import FilesDetails, KafkaDetails
 from slackwater.adapter.catalog.model import CatalogItem, CatalogState, ItemKind
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.sessions.sessions import Session
@@ -70,6 +70,8 @@ class Health:
             return "It has just begun."
         of = "messages" if isinstance(source.details, KafkaDetails) else "rows"
         read, known = counted.snapshot_records_staged, counted.snapshot_records_known
+        if known is None and isinstance(source.details, FilesDetails):
+            return f"It has read {counted.offset_committed:,} of {counted.offset_known:,} files."
         return f"It has read {read:,}{'' if known is None else f' of {known:,}'} {of}."
 
     def hydrations(self) -> dict[GlobalId, HydrationProgress]:

@@ -87,6 +87,25 @@ class RunningCall:
         return self.execution or self.call
 
 
+@dataclass(frozen=True, slots=True)
+class RunningWrite:
+    """The progress of the jobs of a statement's write at `told_s`, as their driver says.
+
+    `over` tells the history that there are no more of them.
+    """
+
+    rows: int
+    tasks: int
+    tasks_done: int
+    told_s: float
+    over: Callable[[], None]
+
+    def __str__(self) -> str:
+        """The progress as a sentence."""
+        of = f", {self.tasks_done} of {self.tasks} tasks are done" if self.tasks else ""
+        return f"{self.rows:,} rows are written{of}."
+
+
 @dataclass(slots=True)
 class PendingCommit:
     """A COMMIT that the client has sent under `write_id`, and its outcome.
@@ -133,6 +152,8 @@ class Session:
     writes: dict[str, bool] = field(default_factory=dict)
     holds: set[str] = field(default_factory=set)
     running: dict[str, RunningCall] = field(default_factory=dict)
+    writing: dict[str, RunningWrite] = field(default_factory=dict)
+    """Statements whose jobs write, by their names."""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
     def variable(self, name: str) -> str:
@@ -158,6 +179,12 @@ class Session:
     def answer_limit_bytes(self) -> int:
         """The most bytes that an answer of the coordinator, or the rows kept for one, may have."""
         return min(self.result_limit_bytes, ANSWER_BYTES)
+
+    def stop_writing(self, statement: str | None) -> None:
+        """The jobs of the statement's write are over."""
+        write = None if statement is None else self.writing.pop(statement, None)
+        if write is not None:
+            write.over()
 
     def cancel(self, named: Callable[[RunningCall], bool] = lambda _: True) -> None:
         """Ends the running calls that `named` picks, those of one statement for example.

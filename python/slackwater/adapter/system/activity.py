@@ -169,6 +169,13 @@ def source_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
         )
 
 
+def source_partitions(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
+    for object_id, partitions in snapshot.source_partitions.items():
+        for each in partitions:
+            lag = None if each.known is None else each.known - each.committed
+            yield object_id, each.partition, each.known, each.committed, lag
+
+
 def sink_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
     for object_id, s in snapshot.sink_statistics.items():
         yield (
@@ -178,6 +185,8 @@ def sink_statistics(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             s.messages_committed,
             s.bytes_staged,
             s.bytes_committed,
+            s.snapshot_records_known,
+            s.snapshot_records_staged,
         )
 
 

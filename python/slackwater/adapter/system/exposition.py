@@ -21,9 +21,10 @@ Sample = tuple[tuple[str, ...], float | Durations]
 Source = TypeVar("Source")
 
 _ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-_BOUNDS = (*map(str, BOUNDS_S), "+Inf")
+_SPECIAL = ("\\", "\n", '"')
 _HERE = "\0"
 """The place of a sample's labels in the lines of a histogram."""
+_BOUNDS = (*map(str, BOUNDS_S), "+Inf")
 
 
 class Kind(Enum):
@@ -50,21 +51,25 @@ class Family(Generic[Source]):
 
 def text(families: Iterable[Family[Source]], source: Source) -> bytes:
     """All samples of the families that have some, ending with a newline."""
-    return "".join(line for each in families for line in _lines(each, source)).encode()
+    return "".join([_text(each, source) for each in families]).encode()
 
 
-def _lines(family: Family[Source], source: Source) -> Iterator[str]:
-    samples = list(family.samples(source))
+def _text(family: Family[Source], source: Source) -> str:
+    samples = _escaped(list(family.samples(source)))
     if not samples:
-        return
-    yield f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind.value}\n"
+        return ""
+    head = f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.kind.value}\n"
     labels = ",".join(f'{name}="%s"' for name in family.labels)
     if family.kind is Kind.HISTOGRAM:
-        yield from _histogram(family.name, labels, samples)
-        return
-    line = f"{family.name}{{{labels}}} %s\n" if labels else f"{family.name} %s\n"
-    for values, value in samples:
-        yield line % (*map(_escaped, values), value)
+        return head + "".join(_histogram(family.name, labels, samples))
+    if len(family.labels) == 1:
+        # Most families have an id alone, and all of an environment's objects.
+        before = f'{family.name}{{{family.labels[0]}="'
+        lines = [f'{before}{key}"}} {value}\n' for (key,), value in samples]
+    else:
+        line = f"{family.name}{{{labels}}} %s\n" if labels else f"{family.name} %s\n"
+        lines = [line % (*values, value) for values, value in samples]
+    return head + "".join(lines)
 
 
 def _histogram(name: str, labels: str, samples: Iterable[Sample]) -> Iterator[str]:
@@ -73,13 +78,15 @@ def _histogram(name: str, labels: str, samples: Iterable[Sample]) -> Iterator[st
     lines = f"{buckets}{name}_sum{own} %s\n{name}_count{own} %s\n"
     for values, value in samples:
         assert isinstance(value, Durations)
-        shown = labels % tuple(map(_escaped, values))
         numbers = value.up_to
         # What is shown may have signs that mean something to a format: it comes in last.
         told = lines % (*numbers, value.sum_s, numbers[-1])
-        yield told.replace(_HERE, shown)
+        yield told.replace(_HERE, labels % values)
 
 
-def _escaped(value: str) -> str:
-    # Most are ids and words, for which nothing is made anew.
-    return value if value.isalnum() else value.translate(_ESCAPED)
+def _escaped(samples: list[Sample]) -> list[Sample]:
+    """The samples with labels as the text has them: most are ids and words, which stay."""
+    texts = "".join([each for values, _ in samples for each in values])
+    if not any(special in texts for special in _SPECIAL):
+        return samples
+    return [(tuple(each.translate(_ESCAPED) for each in values), v) for values, v in samples]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
+from slackwater.adapter.catalog.model import CatalogItem, ItemKind
 from slackwater.adapter.controllers.dataflows import OfReplica
 from slackwater.adapter.sessions.statement_counts import StatementTotals
 from slackwater.adapter.sources.changefeed_sources import CheckpointProgress
@@ -27,7 +27,6 @@ from slackwater.repr.ids import GlobalId
 from slackwater.repr.version import VERSION
 from slackwater.storage.ingestion import SourceStatistics
 from slackwater.storage.sink_statistics import SinkStatistics
-from slackwater.storage.source_time import SourceFrontier
 
 NANOS = 10**9
 MS = 1000
@@ -51,7 +50,8 @@ class MetricsSnapshot:
 
     `answers` says of each part that was asked whether it has answered in time; what it has is
     missing otherwise. `failing` are the views and indexes whose last tick has failed,
-    and the views with an error at their last time. `retained_bytes` is how much of its log the
+    and the views with an error at their last time. `shards` are those of each object that has some.
+    `retained_bytes` is how much of its log the
     server of a source keeps.
     """
 
@@ -61,7 +61,7 @@ class MetricsSnapshot:
     answers: Mapping[str, bool] = field(default_factory=dict)
     failing: frozenset[GlobalId] = frozenset()
     memory: tuple[OfReplica[ArrangementMemory], ...] = ()
-    source_frontiers: Mapping[GlobalId, SourceFrontier] = field(default_factory=dict)
+    shards: Mapping[GlobalId, tuple[int, ...]] = field(default_factory=dict)
     checkpoints: Mapping[GlobalId, CheckpointProgress] = field(default_factory=dict)
     retained_bytes: Mapping[GlobalId, int] = field(default_factory=dict)
 
@@ -200,9 +200,8 @@ def _of_shards(size: Callable[[SystemSnapshot], Mapping[int, int]]) -> Samples:
         sizes = size(snapshot.system)
         if not snapshot.system.usage:
             return
-        for item in _objects(snapshot):
-            if shards := shards_of(item):
-                yield (item.id,), sum(sizes.get(each, 0) for each in shards)
+        for object_id, shards in snapshot.shards.items():
+            yield (object_id,), sum([sizes.get(each, 0) for each in shards])
 
     return samples
 
@@ -229,9 +228,16 @@ def _of_sources(value: Callable[[SourceStatistics], int]) -> Samples:
 
 
 def _partitions(snapshot: MetricsSnapshot) -> Iterator[Sample]:
-    for object_id, frontier in snapshot.source_frontiers.items():
-        for each in frontier.positions:
-            yield (object_id, str(each.partition)), each.offset
+    for object_id, partitions in snapshot.system.source_partitions.items():
+        for each in partitions:
+            yield (object_id, str(each.partition)), each.committed
+
+
+def _known_partitions(snapshot: MetricsSnapshot) -> Iterator[Sample]:
+    for object_id, partitions in snapshot.system.source_partitions.items():
+        for each in partitions:
+            if each.known is not None:
+                yield (object_id, str(each.partition)), each.known
 
 
 def _dead_letters(snapshot: MetricsSnapshot) -> Iterator[Sample]:
@@ -495,6 +501,13 @@ FAMILIES: tuple[Family[MetricsSnapshot], ...] = (
         "gauge object_id partition",
         "The position in a partition before which everything is committed here.",
         _partitions,
+    ),
+    _family(
+        "source_partition_offset_known",
+        "gauge object_id partition",
+        "The position in a partition of a topic up to which brokers have said that there is"
+        " something, also what is not committed.",
+        _known_partitions,
     ),
     _family(
         "source_status",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from slackwater.adapter.catalog.model import ItemKind
+from slackwater.adapter.catalog.model import ItemKind, shards_of
 from slackwater.adapter.controllers.dataflows import Dataflows
 from slackwater.adapter.controllers.relations import Relations
 from slackwater.adapter.sessions.statement_counts import StatementCounts
@@ -18,6 +18,7 @@ from slackwater.adapter.sources.changefeed_sources import ChangefeedSources
 from slackwater.adapter.sources.postgres import PostgresSources
 from slackwater.adapter.sources.sinks import SinkRunner
 from slackwater.adapter.system.metric_families import MetricsSnapshot, Totals, metrics_text
+from slackwater.adapter.system.objects import items
 from slackwater.adapter.system.snapshot import SystemSnapshot
 from slackwater.adapter.system.tables import SystemTables
 from slackwater.adapter.writing.group_commit import GroupCommitter
@@ -94,7 +95,7 @@ class Metrics:
             failing=asked("errors", lambda: self._failing(system)) or frozenset(),
             answers=answers,
             memory=tuple(memory or ()),
-            source_frontiers=parts.ingestion.frontiers(),
+            shards=_shards(system),
             checkpoints=parts.changefeeds.progress(),
             retained_bytes=parts.postgres.retained_bytes(),
         )
@@ -117,3 +118,9 @@ class Metrics:
             if errors_at(reads, shard, Timestamp(reached.upper.value - 1)):
                 told.add(item.id)
         return frozenset(told)
+
+
+def _shards(system: SystemSnapshot) -> dict[GlobalId, tuple[int, ...]]:
+    """The shards of each object that has some."""
+    found = ((item.id, shards_of(item)) for item in items(system))
+    return {object_id: shards for object_id, shards in found if shards}

@@ -40,6 +40,11 @@ def activity_log(snapshot: SystemSnapshot) -> Iterator[SystemRow]:
             None if s.text.sql is None else without_values(s.text.sql),
             s.statement_id,
             s.spark_execution_id,
+            None if s.strategy is None else s.strategy.value,
+            s.cluster_id,
+            s.database,
+            s.search_path,
+            s.version,
         )
 
 

@@ -390,7 +390,7 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "mz_internal",
         "mz_sink_statistics",
         "id! replica_id messages_staged:long! messages_committed:long! bytes_staged:long!"
-        " bytes_committed:long!",
+        " bytes_committed:long! snapshot_records_known:long snapshot_records_staged:long",
         activity.sink_statistics,
     ),
     (
@@ -431,7 +431,8 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         " finished_status condition error_message rows_returned:long rows_written:long"
         " waited_ms:long! sql_hash session_id! statement_type! throttled_count:long!"
         " connected_at:time initial_application_name authenticated_user! sql redacted_sql"
-        " statement! spark_execution_id:long",
+        " statement! spark_execution_id:long execution_strategy cluster_id database_name"
+        " search_path:texts mz_version",
         past.activity_log,
     ),
     (
@@ -464,6 +465,12 @@ _LAYOUT: tuple[tuple[str, str, str, Callable[[SystemSnapshot], Iterable[SystemRo
         "object_id! cluster_id! replica_id! installed_at:time! started_at:time hydrated_at:time"
         " status!",
         past.hydrations,
+    ),
+    (
+        "mz_internal",
+        "mz_source_partitions",
+        "id! partition:long! offset_known:long offset_committed:long! lag:long",
+        activity.source_partitions,
     ),
 )
 

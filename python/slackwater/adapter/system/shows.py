@@ -30,7 +30,7 @@ from slackwater.planner.parser.parameters import PARAMETERS, is_of_session
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import RelationDesc
-from slackwater.repr.version import VERSION
+from slackwater.repr.version import MZ_VERSION
 
 _LISTED: dict[st.ShowKind, ItemKind | None] = {
     st.ShowKind.OBJECTS: None,
@@ -124,7 +124,7 @@ class Shows:
 
     def _value(self, session: Session, name: str) -> str:
         if name == "mz_version":
-            return f"v{VERSION} (slackwater)"
+            return MZ_VERSION
         if is_of_session(name):
             return session.variable(variables.variable(name).name)
         return self._parameters.value(name)

@@ -21,7 +21,7 @@ from slackwater.controller.holds import ReadHold
 from slackwater.persist.usage import ShardUsage
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId
-from slackwater.storage.ingestion import SourceStatistics, StatusChange
+from slackwater.storage.ingestion import PartitionOffsets, SourceStatistics, StatusChange
 from slackwater.storage.sink_statistics import SinkStatistics
 
 
@@ -93,6 +93,7 @@ class SystemSnapshot:
     """The replicas that run sources, by the sources' ids."""
     statuses: Mapping[GlobalId, StatusChange] = field(default_factory=dict)
     source_statistics: Mapping[GlobalId, SourceStatistics] = field(default_factory=dict)
+    source_partitions: Mapping[GlobalId, tuple[PartitionOffsets, ...]] = field(default_factory=dict)
     sink_statistics: Mapping[GlobalId, SinkStatistics] = field(default_factory=dict)
     sessions: tuple[SessionEntry, ...] = ()
     subscriptions: tuple[SubscriptionEntry, ...] = ()

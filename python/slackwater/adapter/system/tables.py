@@ -38,6 +38,8 @@ from slackwater.storage.ingestion import StatusChange
 _WITH_TICKS = frozenset({"mz_recent_ticks", "mz_recent_tick_steps"})
 SILENT_S = 2.0
 """A replica that does not say in so many seconds what it has done is asked again later."""
+WRITING_S = 15.0
+"""So many seconds after a driver has told how far a write is, that is shown."""
 _RUNNING = frozenset({"mz_source_statistics", "mz_sink_statistics"})
 _WITH_REPLICAS = frozenset({"mz_cluster_replica_statuses", "mz_cluster_replica_metrics"})
 _WITH_ARRANGEMENTS = frozenset({"mz_arrangement_sizes", "mz_cluster_replica_metrics"})
@@ -117,6 +119,7 @@ class SystemTables:
             running_on=self._relations.storage.running_on() if names & _RUNNING else {},
             statuses=self._statuses(),
             source_statistics={**self._health.ingestion.statistics(), **webhooks.statistics()},
+            source_partitions=self._health.ingestion.partitions(),
             sink_statistics=self._sinks.statistics(),
             sessions=tuple(
                 SessionEntry(s.session_id, s.connection_id, s.user, None, s.connected_ms)
@@ -183,7 +186,12 @@ class SystemTables:
                 yield Hydrated(told.replica, item.cluster or "", told.record)
 
     def _waits(self) -> Iterator[WaitEntry]:
+        now_s = self._timeline.monotonic()
         for session in self._sessions.all():
+            for statement, write in tuple(session.writing.items()):
+                # Drivers tell each second, unless they are stopped, or gone.
+                if now_s - write.told_s < WRITING_S:
+                    yield WaitEntry(session.session_id, statement, str(write))
             for running in tuple(session.running.values()):
                 told = running.cancellation.waits_for()
                 if told is not None:
