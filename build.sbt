@@ -57,6 +57,15 @@ lazy val root = (project in file("."))
       "org.scalatestplus" %% "scalacheck-1-18" % "3.2.19.0" % Test
     ),
     Test / fork := true,
+    // Failures alone, without colours (W): suites (H) and tests that pass (C) are not listed.
+    // Histories are the same in each run (S), unless SEED asks for others.
+    Test / testOptions += Tests.Argument(
+      TestFrameworks.ScalaTest,
+      "-oWHC",
+      "-S",
+      sys.env.getOrElse("SEED", "1")
+    ),
+    Test / resourceDirectory := baseDirectory.value / "jvm_shim/src/test/resources",
     Test / javaOptions ++= Seq("-Xmx2g", "-XX:+UseSerialGC") ++ optionsOfSpark(sparkJars.value),
     Compile / resourceGenerators += Def.task {
       val catalogue = "slackwater-error-conditions.json"
