@@ -24,7 +24,7 @@ SHIM_SOURCES := jvm_shim/build.py jvm_shim/scalac.options \
   $(shell find jvm_shim/src/main -type f) python/slackwater/repr/slackwater-error-conditions.json
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry browser debezium test demo bench arrangements property chaos simulation inputs revision fuzz soak clean
+.PHONY: help setup tools constraints jar wheel docs lint pythonlint scalatest hadoop kafka iceberg registry browser debezium test nightly demo bench arrangements property chaos simulation inputs revision fuzz soak clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,9 +72,16 @@ registry: .registry/fetched ## Fetch the schema registry that the tests use
 browser: .build/browser ## Install Chromium, in which the tests look at the console
 
 # What comes before the tests runs two at a time. A test often waits: three keep two cores busy.
+before_tests = @$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg registry browser .spark-inputs/fetched
+run_tests = $(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+
 test: ## Run everything that CI checks
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target tools scalatest pythonlint .build/classes.jsa hadoop kafka iceberg registry browser .spark-inputs/fetched
-	$(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(before_tests)
+	$(run_tests) -m 'not nightly'
+
+nightly: ## Run all tests, also those that take long or need another machine, store or Java
+	$(before_tests)
+	$(run_tests)
 
 demo: setup ## Run the demo on real data; fails when one of its own checks does
 	$(VENV)/bin/slackwater demo

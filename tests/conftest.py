@@ -17,6 +17,7 @@ from tests.support.applications.fixtures import (
     workplace,
     workplace_of_file,
 )
+from tests.support.applications.fork_server import ForkServer
 from tests.support.applications.gate import gate
 from tests.support.checkpoints.checkpoints import checkpoint_store
 from tests.support.iceberg.java import iceberg_java
@@ -34,7 +35,7 @@ from tests.support.persist.s3 import s3
 from tests.support.server.ingress import port
 from tests.support.storage.upstreams import upstream, upstream_server
 
-pytest_plugins = ["tests.support.order", "tests.support.reruns"]
+pytest_plugins = ["tests.support.nightly", "tests.support.order", "tests.support.reruns"]
 
 __all__ = [
     "checkpoint_store",
@@ -86,10 +87,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_sessionstart() -> None:
     """Tests with two applications find two processes, of half a gigabyte each."""
     Application.idle.limit = 2
+    Application.forks = ForkServer()
 
 
 def pytest_sessionfinish() -> None:
     Application.idle.close()
+    if Application.forks is not None:
+        Application.forks.close()
 
 
 def pytest_collection_finish() -> None:

@@ -126,6 +126,7 @@ def start(path, mode, call, number, how):
         ("UPSERT", "commit done", 3),
     ],
 )
+@pytest.mark.sampled(3)
 def test_what_a_killed_sink_has_not_committed_is_there_once(tmp_path, mode, call, number):
     with start(tmp_path, mode, call, number, "SIGKILL") as process:
         assert process.wait(60) == -signal.SIGKILL
@@ -134,6 +135,7 @@ def test_what_a_killed_sink_has_not_committed_is_there_once(tmp_path, mode, call
 
 
 @pytest.mark.parametrize(("mode", "number"), [("APPEND", 2), ("UPSERT", 2), ("UPSERT", 3)])
+@pytest.mark.sampled(3)
 def test_a_sink_that_was_stopped_before_its_commit_writes_nothing_any_more(tmp_path, mode, number):
     with start(tmp_path, mode, "commit", number, "SIGSTOP") as process:
         _, status = os.waitpid(process.pid, os.WUNTRACED)

@@ -141,6 +141,7 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("call", "number"), PLACES)
+@pytest.mark.sampled(3)
 def test_what_a_killed_sink_has_not_committed_is_written_once(kafka, tmp_path, call, number):
     topic = f"t{uuid.uuid4().hex}"
     with start(kafka, topic, tmp_path, call, number, "SIGKILL") as process:
@@ -154,6 +155,7 @@ def test_what_a_killed_sink_has_not_committed_is_written_once(kafka, tmp_path, c
 @pytest.mark.parametrize(
     ("call", "number"), [("progress", 1), ("begin", 2), ("send", 5), ("commit", 2), ("commit", 5)]
 )
+@pytest.mark.sampled(3)
 def test_a_sink_that_was_stopped_writes_nothing_beside_the_next_leader(
     kafka, tmp_path, call, number
 ):

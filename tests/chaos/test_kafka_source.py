@@ -184,6 +184,7 @@ def test_a_password_that_changes_stops_and_continues_a_source(application, broke
     )
 
 
+@pytest.mark.nightly
 def test_reads_wait_until_what_was_there_at_first_is_read(application, broker):
     """The broker is gone right after the source looked at its topic: nobody sees it empty."""
     topic = broker.new_topic()

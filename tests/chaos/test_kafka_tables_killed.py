@@ -56,6 +56,7 @@ def present(application):
     return int(found[0][0]) - 1
 
 
+@pytest.mark.nightly
 def test_leaders_that_are_killed_while_tables_are_copied(application, broker):
     topic = broker.new_topic()
     application.sql("USE slackwater.default")

@@ -3,7 +3,8 @@
 After each kill: every acknowledged write is there exactly once, no transaction is half there, a
 table that was being replaced is the old one or the new one, and every view equals a recomputation.
 Writers read what they wrote by indexes, on a table and on a plain view, in between as well.
-On a slow machine the loop goes on until it has killed a few times, and enough was written.
+Before a kill some rows are written, on a slow machine too; the loop goes on until it has killed a
+few times, and enough was written.
 `SLACKWATER_CHAOS_SECONDS` and `SLACKWATER_CHAOS_SEED` make it longer, or repeat a run.
 """
 
@@ -27,6 +28,8 @@ SEED = int(os.environ.get("SLACKWATER_CHAOS_SEED", "20130101"))
 WRITERS = 2
 KILLS = 3
 SINGLES = 20
+MOST_BEFORE = 10
+"""So many single rows are written before a kill, or fewer."""
 UNCERTAIN = ("SLACKWATER_STATEMENT_INTERRUPTED", "SLACKWATER_COORDINATOR_UNAVAILABLE")
 SAID_NOTHING_HAPPENED = (
     "SLACKWATER_CONCURRENT_CHANGE",
@@ -232,6 +235,21 @@ def singles(writers):
     return sum(len(writer.acknowledged["single"]) for writer in writers)
 
 
+def enough(kills, writers, generations):
+    """Whether it has killed a few times, enough was written, and each table was replaced."""
+    replaced = all(low > 0 for low, _ in generations.values())
+    return sum(kills.values()) >= KILLS and singles(writers) >= SINGLES and replaced
+
+
+def write(writers, number):
+    """Waits until they have written so many single rows, or none of them goes on."""
+    wait_until(
+        lambda: singles(writers) >= number or not any(each.is_alive() for each in writers),
+        every_s=0.01,
+        what=f"{number} rows",
+    )
+
+
 def test_kill_loop(tmp_path):
     location = tmp_path / "environment"
     choices = random.Random(SEED)
@@ -246,16 +264,15 @@ def test_kill_loop(tmp_path):
     create(application)
     kills = Counter()
     try:
-        while (
-            time.monotonic() < deadline or sum(kills.values()) < KILLS or singles(writers) < SINGLES
-        ):
+        while time.monotonic() < deadline or not enough(kills, writers, generations):
             running = [Writer(application, *each) for each in zip(names, generators, strict=True)]
             writers += running
             replacers.append(Replacer(application, generations, numbers))
             threads = [*running, replacers[-1]]
             for thread in threads:
                 thread.start()
-            running[0].stop.wait(choices.uniform(0.2, 3))
+            write(running, choices.randint(0, MOST_BEFORE))
+            running[0].stop.wait(choices.uniform(0, 0.5))
             victim = choices.choice(["coordinator", "coordinator", "driver"])
             kills[victim] += 1
             if victim == "driver":
@@ -276,5 +293,4 @@ def test_kill_loop(tmp_path):
         application.close()
     surprised = [*writers, *replacers]
     assert [surprise for each in surprised for surprise in each.surprises] == []
-    assert all(low > 0 for low, _ in generations.values())
     wait_until(lambda: not coordinators(location), what="the coordinator's end")

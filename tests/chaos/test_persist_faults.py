@@ -98,6 +98,7 @@ def shards_of(client):
         table_shard(client)
 
 
+@pytest.mark.nightly
 def test_i07_i29_killed_in_a_loop(env):
     client = env.lead()
     shards_of(client)
@@ -117,6 +118,7 @@ def test_i07_i29_killed_in_a_loop(env):
 
 
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_i07_i08_i29_the_server_restarts_under_load(postgres, tmp_path):
     env = new_environment(postgres.new_database(), tmp_path)
     shards_of(env.lead())

@@ -34,7 +34,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("commits", [1, 70])
+@pytest.mark.parametrize("commits", [pytest.param(1, marks=pytest.mark.nightly), 70])
 def test_nothing_acknowledged_is_lost_and_nothing_is_half_done(env, commits):
     client = env.lead()
     own, table = own_shard(client), table_shard(client)

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import select
 from tests.support.persist.persistence import own_shard, table_shard
 
-from slackwater.persist.blobs import local_path
 from slackwater.persist.parts import FileBody
 from slackwater.persist.tables import garbage
+from slackwater.persist.uris import local_path
 
 WRITERS = 8
 
@@ -87,6 +87,7 @@ threads[0].join()
 
 
 @pytest.mark.parametrize("rounds", [4])
+@pytest.mark.nightly
 def test_eight_writers_over_shared_shards_survive_kills(env, rounds):
     client = env.lead()
     shards = [own_shard(client) for _ in range(WRITERS)]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from contextlib import suppress
 
 import psycopg
 import pytest
@@ -101,12 +100,19 @@ def expected(number):
 def read(application, query):
     """The rows of the query, however often a leader or a server is killed meanwhile."""
 
-    def rows():
-        with suppress(SqlError):
-            return [application.rows(query)]
-        return None
+    refused = []
 
-    return wait_until(rows, what=f"{query} can be answered")[0]
+    def rows():
+        try:
+            return [application.rows(query)]
+        except SqlError as error:
+            refused.append(error.message)
+            return None
+
+    try:
+        return wait_until(rows)[0]
+    except AssertionError:
+        raise AssertionError(f"{query}: {refused[-1]}") from None
 
 
 def reached(application):
@@ -177,7 +183,10 @@ def test_leaders_and_servers_that_are_killed(application, upstream):
     writer.stop()
     wait_until(lambda: reached(application) == writer.done, what="all is there")
     for table in later:
-        assert read(application, f"SELECT count(*) FROM {table}") == [[ACCOUNTS]]
+        ((count, there),) = read(application, f"SELECT count(*), max(mz_now()) FROM {table}")
+        assert count == ACCOUNTS
+    # Before that time the last table was not there.
+    wait_until(lambda: readable(application) >= there, what="the view is as far as the tables")
     seen.append(readable(application))
     for time in seen:
         check_at(application, time)

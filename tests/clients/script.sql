@@ -59,6 +59,10 @@ RESET transaction_isolation;
 SELECT * FROM orders AS OF 1;
 -- @error SLACKWATER_INVALID_AS_OF 22023
 SELECT * FROM orders AS OF 'soon';
+-- @error SLACKWATER_NO_VALID_TIMESTAMP 22000
+SELECT * FROM orders CHANGES FROM VERSION 1;
+-- @error SLACKWATER_CHANGES_BOUNDS 22000
+SELECT * FROM orders CHANGES FROM VERSION 2 TO VERSION 1;
 SET max_query_result_size = '1 kB';
 -- @error SLACKWATER_RESULT_SIZE 53200
 SELECT orders.id, more.id FROM orders, range(100) AS more;

@@ -210,6 +210,7 @@ SELECT k FROM slackwater.default.waited AS OF {later};
 """
 
 
+@pytest.mark.nightly
 def test_ctrl_c_in_spark_sql(tmp_path):
     """Who types at the shell sees what a statement waits for, and may end it."""
     with at_terminal(command("sql", tmp_path / "environment"), tmp_path) as terminal:

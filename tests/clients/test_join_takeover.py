@@ -143,6 +143,7 @@ def sunk(out):
 
 
 @hanging
+@pytest.mark.nightly
 def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, location):
     """Within its lease; and its own application joins the new leader."""
     joiner.sql("INSERT INTO t VALUES (1)")
@@ -159,6 +160,7 @@ def test_a_leader_that_hangs_is_replaced_by_one_that_had_joined(leader, joiner, 
 
 
 @hanging
+@pytest.mark.nightly
 def test_a_leader_that_hangs_within_a_transaction_is_ended(leader, joiner, location):
     """It keeps all others from writing to a metastore that is a file, and so from leading."""
     joiner.sql("INSERT INTO t VALUES (1)")
@@ -180,6 +182,7 @@ def test_a_leader_that_hangs_within_a_transaction_is_ended(leader, joiner, locat
     assert set(ended) == {old}
 
 
+@pytest.mark.nightly
 def test_plain_sql_has_no_leader_and_one_that_has_gone_is_not_waited_for(location):
     """One has given its lease up, then one is killed; and a killed driver leaves none behind."""
     with Application(location) as first:
@@ -220,6 +223,7 @@ def logged(location, event):
 
 
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_a_leader_on_another_host_is_not_fenced(postgres, location, tmp_path):
     """Both use one metastore; neither can reach the other."""
     metastore = postgres.new_database()

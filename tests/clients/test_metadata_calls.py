@@ -256,6 +256,7 @@ def test_a_session_with_slackwater_off_gets_sparks_answers(port, ours, env, plai
     assert calls(env) == []
 
 
+@pytest.mark.nightly
 def test_spark_s_own_script(base, tmp_path):
     """It shows what Spark shows until a session has to do with Slackwater: then both."""
     location = tmp_path / "slackwater-environment"

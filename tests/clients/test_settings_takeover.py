@@ -42,6 +42,7 @@ def location(tmp_path):
     wait_until(lambda: not coordinators(path), what="the end of all coordinators")
 
 
+@pytest.mark.nightly
 def test_definitions_mean_under_another_leader_what_they_meant_to_their_session(location, tmp_path):
     """Those of before, and those of a session whose application does not lead."""
     with Application(location, conf=NEW_YORK) as first:

@@ -218,7 +218,14 @@ def test_many_rows_in_few_bytes_are_not_little(
     assert spark.table("packed").count() == 199_999
 
 
-@pytest.mark.parametrize("kind", ["inline", "file", "times inside"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("inline", marks=pytest.mark.nightly),
+        "file",
+        pytest.param("times inside", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_consolidation_reads_the_wanted_columns_and_one_that_prunes(
     spark: SparkSession, env: PartsCoordinator, tmp_path: Path, kind: str
 ) -> None:

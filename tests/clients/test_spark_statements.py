@@ -6,9 +6,10 @@ for users: none that stands for a defect, and none without a name.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,8 @@ from tests.support.applications.application import SqlError
 from tests.support.applications.fixtures import Workplace
 
 FILE = Path(__file__).parent / "spark_statements.txt"
-SCHEMA = "statements"
+
+_numbers = itertools.count(1)
 
 LABELS = """
 result = []
@@ -61,8 +63,14 @@ class Case:
     rows: list | None
     prepares: bool = False
 
-    def placed(self, text, folder):
-        return text.replace("$SCHEMA", SCHEMA).replace("$FOLDER", str(folder))
+    def of(self, place):
+        """The case in a place: its schema and its folder have their names."""
+
+        def named(value):
+            text = json.dumps(value).replace("$SCHEMA", place.schema)
+            return json.loads(text.replace("$FOLDER", str(place.folder)))
+
+        return replace(self, text=named(self.text), check=named(self.check), rows=named(self.rows))
 
 
 def cases():
@@ -79,7 +87,7 @@ def cases():
         statement, check, rows = rest, None, None
         head, separator, expected = rest.rpartition(" | [")
         if separator:
-            statement, rows = head, json.loads("[" + expected.replace("$SCHEMA", SCHEMA))
+            statement, rows = head, json.loads("[" + expected)
         if " -- " in statement:
             statement, _, check = statement.partition(" -- ")
         yield Case(label, outcome, statement, check, rows, prepares)
@@ -88,10 +96,9 @@ def cases():
 CASES = list(cases())
 
 
-@pytest.fixture(scope="module")
-def place(shared_application, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("statements")
-    workplace = Workplace(shared_application, SCHEMA, folder)
+@pytest.fixture
+def place(shared_application, tmp_path):
+    workplace = Workplace(shared_application, f"statements_{next(_numbers)}", tmp_path)
     for text in (
         "CREATE TABLE t (k INT, v STRING)",
         "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
@@ -99,13 +106,21 @@ def place(shared_application, tmp_path_factory):
         "CREATE VIEW v AS SELECT k FROM t",
         "CREATE MATERIALIZED VIEW m AS SELECT k, count(*) AS n FROM t GROUP BY k",
         "CREATE SOURCE c FROM LOAD GENERATOR COUNTER (TICK INTERVAL '1s', UP TO 2)",
-        f"CREATE SINK s FROM m INTO FILES (PATH '{folder}/sink', FORMAT JSON)",
+        f"CREATE SINK s FROM m INTO FILES (PATH '{tmp_path}/sink', FORMAT JSON)",
     ):
         workplace.sql(text)
     yield workplace
-    for text in ("ROLLBACK", "USE spark_catalog", "CLEAR CACHE", "DROP VIEW IF EXISTS tv, tu"):
-        answer(workplace, text)
-    shared_application.sql(f"DROP SCHEMA slackwater.{SCHEMA} CASCADE")
+    for text in (
+        "ROLLBACK",
+        "USE spark_catalog",
+        "CLEAR CACHE",
+        "DROP VIEW IF EXISTS tv",
+        "DROP VIEW IF EXISTS tu",
+        "DROP VIEW IF EXISTS cached",
+        "DROP TEMPORARY VARIABLE IF EXISTS y",
+    ):
+        workplace.sql(text)
+    shared_application.sql(f"DROP SCHEMA slackwater.{workplace.schema} CASCADE")
 
 
 def answer(place, text):
@@ -123,7 +138,7 @@ def test_each_alternative_has_a_statement(place):
     labels = place.application.python(LABELS)
     assert len(labels) > 90
     assert sorted(set(labels) - {case.label for case in CASES}) == []
-    texts = [case.placed(case.text, place.folder) for case in CASES]
+    texts = [case.of(place).text for case in CASES]
     parsed = place.application.python(PARSED.format(texts=texts))
     misplaced = [
         (case.label, case.text, found)
@@ -136,18 +151,17 @@ def test_each_alternative_has_a_statement(place):
 @pytest.mark.spark
 def test_each_statement_works_or_is_refused_by_name(place):
     wrong = []
-    for case in CASES:
-        text = case.placed(case.text, place.folder)
-        found = answer(place, text)
+    for case in (each.of(place) for each in CASES):
+        found = answer(place, case.text)
         outcome = found if isinstance(found, str) else "ok"
         if outcome != case.outcome:
-            wrong.append((text, f"expected {case.outcome}", outcome))
+            wrong.append(f"{case.text}: expected {case.outcome}, found {outcome}")
         elif case.rows is not None:
-            check = case.check and case.placed(case.check, place.folder)
-            rows = answer(place, check) if check else found
+            rows = answer(place, case.check) if case.check else found
             if rows != case.rows:
-                wrong.append((text, check, rows))
-    assert wrong == [], "\n".join(map(str, wrong))
+                wrong.append(f"{case.text}: {case.check}: expected {case.rows}, found {rows}")
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
 
 
 def test_no_refusal_stands_for_a_defect():

@@ -50,6 +50,7 @@ def test_corpus_is_the_same_with_and_without_the_jar(tmp_path):
             plain.python(CONFIGURED)
 
 
+@pytest.mark.nightly
 def test_switched_off_it_is_not_there(tmp_path):
     location = tmp_path / "off" / "environment"
     with Application(location, conf={"spark.slackwater.enabled": "false"}, alone=True) as off:

@@ -73,6 +73,7 @@ def turkish(tmp_path_factory):
         yield application
 
 
+@pytest.mark.nightly
 def test_statements_in_lower_case_are_recognised(turkish):
     locale = "spark._jvm.java.util.Locale.getDefault().toString()"
     assert turkish.python(f"result = {locale}") == "tr_TR"

@@ -32,6 +32,7 @@ def steps(application, view):
     return {row[2]: row[7] for row in rows if row[1] is not None}
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_is_read_until_it_fits(application):
     for name in ("a", "b"):
         application.sql(f"CREATE TABLE {name} AS SELECT id AS k, id * 3 AS v FROM range(60000)")
@@ -95,6 +96,7 @@ def test_what_does_not_fit_into_memory_is_looked_up_in_files(tmp_path):
         assert list(folder.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(application):
     application.sql("CREATE TABLE a AS SELECT id AS k, 9000000000000 + id AS e FROM range(30000)")
     for name in ("first", "second"):
@@ -125,6 +127,7 @@ def test_a_view_whose_rows_wait_goes_on_when_there_is_memory_for_them(applicatio
     assert application.rows(said) == []
 
 
+@pytest.mark.nightly
 def test_a_view_over_a_view_with_an_index_for_which_there_is_no_room(application):
     """It reads what neither of them can keep, and shares that with the index as soon as it fits."""
     application.sql("CREATE TABLE t AS SELECT id AS k, id * 3 AS v FROM range(60000)")

@@ -64,6 +64,7 @@ def start(application):
     application.sql(f"CREATE TABLE big AS SELECT id AS k, id * 10 AS w FROM range({BIG_ROWS})")
 
 
+@pytest.mark.nightly
 def test_views_made_over_quiet_inputs_share_what_fits_into_memory_but_once(tmp_path):
     """Also after a restart, and when one of them is dropped."""
     settings = {MEMORY: "16m", DISK: "0"}
@@ -100,6 +101,7 @@ def test_views_made_over_quiet_inputs_share_what_fits_into_memory_but_once(tmp_p
         wait_until(lambda: arrangements(application) == [])
 
 
+@pytest.mark.nightly
 def test_views_made_while_their_inputs_change_share_in_the_end(tmp_path):
     with Application(tmp_path / "environment", master="local[2]") as application:
         start(application)

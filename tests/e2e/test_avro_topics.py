@@ -342,7 +342,9 @@ def test_tables_take_columns_of_a_later_schema(place, kafka, registry):
     fields = [*ORDER["fields"], more]
     second = registry.register(f"{topic}-value", {**ORDER, "fields": fields})
     send(kafka, topic, message(second, 2, customer="bob", amount=2, more=3))
-    becomes(place, "SELECT count(*) FROM raw", [[2]])
+    # The first contents of each table come by a copy of its own, some of them later than others.
+    for name in ("last", "raw"):
+        becomes(place, f"SELECT count(*) FROM {name}", [[2]])
     place.sql("ALTER SOURCE s REFRESH SCHEMA TABLES (last)")
     assert place.rows("SELECT * FROM last ORDER BY id") == [
         [1, "ann", 1, None],

@@ -34,6 +34,7 @@ def copy_metastore(place, backup):
         source.backup(target)
 
 
+@pytest.mark.nightly
 def test_a_backup_of_a_running_environment_can_be_restored(tmp_path):
     place, backup = tmp_path / "environment", tmp_path / "backup"
     backup.mkdir(mode=0o700)

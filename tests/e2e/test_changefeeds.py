@@ -310,6 +310,7 @@ def test_every_transaction_once_and_whole_while_leaders_are_killed(tmp_path):
 
 
 @pytest.mark.postgres
+@pytest.mark.nightly
 def test_every_transaction_once_and_whole_while_the_metastore_and_a_leader_hang(tmp_path):
     with running_server() as server, bank(tmp_path, "hung", "2s", server.new_database()) as running:
         sending = running.sending
@@ -401,6 +402,7 @@ BEHIND = st.sampled_from(["", "/", "/a", "/b", "/2026-01-31/1-2-3-4-5-a-6.ndjson
 
 @settings(max_examples=300, deadline=None, database=None)
 @given(behind=BEHIND, feed=st.sampled_from(["", "x", "y"]) | st.text(max_size=9), body=BODIES)
+@pytest.mark.nightly
 def test_no_message_finds_a_defect(fuzzed, behind, feed, body):
     status = request(f"{fuzzed}{behind}?feed={quote(feed)}", body).status
     assert status in (200, 400, 404, 409), (behind, feed, body)

@@ -63,6 +63,7 @@ def test_changes_are_those_of_subscribe(changed, relation):
         assert list(map(str, found)) == list(map(str, subscribed(changed, relation, after, until)))
 
 
+@pytest.mark.nightly
 def test_bounds_by_version_and_by_moment(changed):
     first, *_, before, last = changed.times
     by_version = changes(changed, "t", f"FROM VERSION {before + 1} TO VERSION {last}")

@@ -31,6 +31,7 @@ def change(place, number):
     place.sql(f"INSERT INTO other VALUES ({number}, 'new'), (NULL, 'none')")
 
 
+@pytest.mark.nightly
 def test_what_an_index_of_a_table_has_is_kept_once(tmp_path):
     """Also after restarts, in another driver, and when the index is dropped and made again."""
     location = tmp_path / "environment"
@@ -86,6 +87,7 @@ def are_shared(place):
     return lambda: [names for names, _ in readers(place) if len(names) > 1] == wanted
 
 
+@pytest.mark.nightly
 def test_keys_of_every_kind_are_those_of_the_index(workplace):
     """Collations, zeros and NaN, CHAR: what a join takes for equal, and how an index has it."""
     for kind, (declared, literals) in KINDS.items():

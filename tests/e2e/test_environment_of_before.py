@@ -48,6 +48,7 @@ def differing(place):
     }
 
 
+@pytest.mark.nightly
 def test_views_of_the_version_before_go_on(tmp_path):
     location = tmp_path / "environment"
     location.mkdir()

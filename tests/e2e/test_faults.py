@@ -181,6 +181,7 @@ def insert_often(application):
         application.sql("INSERT INTO t SELECT id, repeat('x', 1500) || id FROM range(1000)")
 
 
+@pytest.mark.nightly
 def test_no_space(tmp_path):
     """A limit on the size of files stands for a full disk: large writes fail, reads go on."""
     import resource

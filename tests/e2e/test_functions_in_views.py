@@ -185,6 +185,7 @@ def python_views_go_on(place):
     assert rows(place, "inverted") == [[2, 30], [2, 30], [2, 30], [3, 20], [9, 6]]
 
 
+@pytest.mark.nightly
 def test_functions_mean_what_they_meant_when_the_view_was_made(location):
     """Those of SQL and of Python, also under another coordinator, and in another application."""
     with Application(location) as first:
@@ -225,6 +226,7 @@ def place(tmp_path_factory, modules):
         yield application
 
 
+@pytest.mark.nightly
 def test_a_module_that_executors_lack_is_no_error_of_the_rows(place, modules):
     """The view waits for it, says so, and goes on by itself."""
     place.sql("CREATE TABLE levels (v INT)")

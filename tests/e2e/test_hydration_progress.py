@@ -57,6 +57,7 @@ def made_of(events, name):
     }
 
 
+@pytest.mark.nightly
 def test_progress_is_told_in_rows_until_the_view_is_dropped(tmp_path):
     # A task for each file, one after the other: Spark tells what one has read when it ends.
     conf = {"spark.sql.files.maxPartitionBytes": "500k", "spark.sql.files.openCostInBytes": "0"}

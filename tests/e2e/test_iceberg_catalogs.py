@@ -40,7 +40,10 @@ def s3tablesrest(java, s3):
         assert server.refused == 0
 
 
-@pytest.fixture(params=[hive, glue, s3tablesrest], ids=lambda each: each.__name__)
+@pytest.fixture(
+    params=[pytest.param(hive, marks=pytest.mark.nightly), glue, s3tablesrest],
+    ids=lambda each: each.__name__,
+)
 def access(request, iceberg_java, s3):
     with request.param(iceberg_java, s3) as found:
         yield found

@@ -166,6 +166,7 @@ def test_all_types(lake):
     history.close()
 
 
+@pytest.mark.nightly
 def test_versions_of_the_format(lake, iceberg_java):
     """Version 1 has no numbers of snapshots. It becomes 2 by a property, and the line goes on."""
     lake.made(properties={"format-version": "1"})

@@ -73,6 +73,7 @@ def at(frontier):
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=" ".join)
+@pytest.mark.sampled(4)
 def test_rows_are_in_the_partitions_where_java_looks_for_them(tmp_path, iceberg_java, spec):
     """Its own transforms choose the files in which a row with a value may be.
 

@@ -20,6 +20,7 @@ from pyiceberg.catalog import load_catalog
 from tests.chaos.test_delta_sink_killed import DESC, UPDATES, write
 from tests.support.iceberg.java import Tables, a_target
 
+from slackwater.adapter.external import iceberg_files
 from slackwater.adapter.external.iceberg import IcebergSinkTable, IcebergTarget
 from slackwater.adapter.external.iceberg_catalogs import catalog_properties
 from slackwater.adapter.external.iceberg_files import CommitFiles
@@ -201,6 +202,15 @@ def test_deletes_by_keys_of_all_kinds(access, iceberg_java):
 
 def _texts(rows):
     return sorted(map(repr, rows))
+
+
+def test_rows_are_told_of_as_they_are_written(access, iceberg_java, monkeypatch):
+    monkeypatch.setattr(iceberg_files, "_GROUP_ROWS", 2)
+    told, table = [], made(access, key=["k"])
+    table.commit(changes([(n, "a") for n in range(5)]), at(10), told.append)
+    table.commit(changes([(7, "b")], [0, 1, 2, 3, 4]), at(20), told.append)
+    assert told == [2, 2, 1, 1], "rows that are deleted are none of them"
+    assert iceberg_java.rows(location(access, table)) == [[7, "b"]]
 
 
 def test_who_is_late_changes_nothing(access, iceberg_java):

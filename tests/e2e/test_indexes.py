@@ -19,6 +19,7 @@ def same(place, condition, times=()):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(4)
 def test_a_look_up_has_the_rows_of_a_scan(workplace, kind):
     declared, values = KINDS[kind]
     pair(workplace, f"k {declared}, v INT")

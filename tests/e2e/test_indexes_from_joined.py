@@ -80,6 +80,7 @@ def joins(table):
     return " UNION ALL ".join(parts).replace("{t}", f"(SELECT k_int AS k, v FROM {table})")
 
 
+@pytest.mark.nightly
 def test_every_kind_of_key(applications):
     place, joined = applications
     for name in ("a", "b"):
@@ -117,6 +118,7 @@ def test_every_kind_of_key(applications):
         assert by in joins_by, kind
 
 
+@pytest.mark.nightly
 def test_views_and_what_the_leader_does_not_answer(applications):
     place, joined = applications
     place.sql(f"CREATE TABLE t (k INT, v STRING) {RETAINED}")

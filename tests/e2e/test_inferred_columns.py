@@ -74,6 +74,7 @@ def same_as_spark(place, name, path, format, options):
 
 
 @pytest.mark.parametrize("case", CSV)
+@pytest.mark.sampled(4)
 def test_csv(workplace, case):
     folder = workplace.folder / "in"
     folder.mkdir()

@@ -80,6 +80,7 @@ def check(sender, rows):
     assert set(sender.statuses) <= {200, 503, None}
 
 
+@pytest.mark.nightly
 def test_what_was_answered_survives_the_death_of_leaders(tmp_path, port):
     with (
         served(tmp_path, "first", conf(port)) as first,

@@ -30,6 +30,7 @@ def application(tmp_path):
         yield started
 
 
+@pytest.mark.nightly
 def test_the_newest_java_serves_everything_that_calls_into_the_jvm(application, tmp_path):
     """Views with joins, functions of Python, rows in memory outside the heap and in Parquet,
     look-ups by an index, sinks, sources, and a coordinator that is killed."""

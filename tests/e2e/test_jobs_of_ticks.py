@@ -37,6 +37,7 @@ while pools.hasNext():
 """
 
 
+@pytest.mark.nightly
 def test_each_replica_has_a_pool_with_its_weight(workplace, cluster):
     workplace.sql("CREATE TABLE t (k BIGINT)")
     workplace.sql("INSERT INTO t SELECT id FROM range(0, 60000, 1, 2)")

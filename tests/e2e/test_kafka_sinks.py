@@ -260,6 +260,7 @@ def test_a_sink_without_its_progress_begins_nothing(place, kafka, reader):
         place.sql(other)
 
 
+@pytest.mark.nightly
 def test_a_broker_that_restarts_and_leaders_that_are_killed(tmp_path):
     """A range of several transactions, a broker that is away, and another leader: each row once."""
     rows = 250_000

@@ -37,6 +37,12 @@ def test_each_message_is_a_row(place, kafka):
     )
     send(kafka, topic, (b"c", b"later", 0))
     becomes(place, "SELECT text FROM s WHERE p = 0", [["one"], ["later"]])
+    partitions = (
+        "SELECT partition, offset_known, offset_committed, lag"
+        " FROM mz_internal.mz_source_partitions p"
+        f" JOIN mz_catalog.mz_kafka_sources k ON k.id = p.id WHERE topic = '{topic}' ORDER BY 1"
+    )
+    becomes(place, partitions, [[0, 2, 2, 0], [1, 2, 2, 0]])
 
 
 def test_a_key_has_its_last_value(place, kafka):

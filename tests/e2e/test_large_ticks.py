@@ -28,6 +28,7 @@ def changes(place, count):
     return sorted(row[1:] for row in found)
 
 
+@pytest.mark.nightly
 def test_a_row_that_meets_all_others(place):
     joined = "SELECT name, sum(v) AS s, count(*) AS n FROM facts JOIN names USING (k) GROUP BY name"
     place.sql(f"CREATE MATERIALIZED VIEW joined AS {joined}")
@@ -50,6 +51,7 @@ def test_a_row_that_meets_all_others(place):
     place.sql("DROP MATERIALIZED VIEW joined")
 
 
+@pytest.mark.nightly
 def test_a_view_with_a_temporal_filter_is_computed_as_a_whole_then(place):
     place.sql(
         "CREATE MATERIALIZED VIEW valid AS SELECT name, sum(v) AS s, count(*) AS n"

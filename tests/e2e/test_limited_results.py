@@ -43,6 +43,7 @@ def place(tmp_path_factory):
         yield application
 
 
+@pytest.mark.nightly
 def test_views_of_every_kind_over_more_than_a_job_may_tell(place):
     place.sql(
         "CREATE TABLE t AS SELECT id AS k, id % 1000 AS g, sha2(CAST(id AS STRING), 256) AS s"

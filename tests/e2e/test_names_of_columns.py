@@ -29,6 +29,7 @@ def each(names, form, between=", "):
 @pytest.mark.parametrize(
     ("names", "null"), CASES, ids=[f"{names[0]}...{null}" for names, null in CASES]
 )
+@pytest.mark.sampled(4)
 def test_every_statement_takes_the_names(workplace, names, null):
     sql, rows = workplace.sql, workplace.rows
     listed = each(names, "@")

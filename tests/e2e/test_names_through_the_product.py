@@ -246,6 +246,7 @@ def test_files_have_the_columns(workplace, format, types):
     assert sorted(workplace.rows("SELECT * FROM v")) == [[*each, 1] for each in rows]
 
 
+@pytest.mark.nightly
 def test_large_tables_and_views_have_the_columns(workplace):
     """In files of executors, with views over them."""
     listed = ", ".join(

@@ -53,6 +53,7 @@ def texts():
 
 
 @pytest.mark.parametrize("kind", NESTED_KINDS)
+@pytest.mark.sampled(3)
 def test_no_view_depends_on_the_order_in_which_rows_came(place, kind):
     column, literal = NESTED_KINDS[kind]
     for name, rows in (("asc", texts()), ("desc", texts()[::-1])):
@@ -88,6 +89,7 @@ OTHER_WAY_ROUND = {
 
 
 @pytest.mark.parametrize("kind", MAPS)
+@pytest.mark.sampled(3)
 def test_views_of_nested_maps_follow_deletes(place, kind):
     table = f"m_{kind}"
     first, second = MAPS[kind].format(1), MAPS[kind].format(9)

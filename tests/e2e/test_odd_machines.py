@@ -37,6 +37,7 @@ ROWS = 12_000
 SHOWN = [["\u00fc", 1], ["b", 2]]
 
 
+@pytest.mark.nightly
 def test_an_application_with_all_oddities_at_once(tmp_path):
     installed = tmp_path / PACKAGE
     shutil.copytree(ROOT / "python" / "slackwater", installed / "slackwater")

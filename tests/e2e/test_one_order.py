@@ -148,6 +148,7 @@ def rows(place, query):
     return sorted(place.rows(query), key=repr)
 
 
+@pytest.mark.nightly
 def test_views_leave_nothing_open(place):
     settled, others = names("s", SETTLED), names("o", WITHOUT_TWIN)
     create(place, settled | others)

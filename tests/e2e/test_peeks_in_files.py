@@ -76,6 +76,7 @@ def long_texts(place, joined, table, view):
     wait_until(lambda: "by index" in explained(joined, read), what="the index")
 
 
+@pytest.mark.nightly
 def test_a_file_is_there_while_somebody_reads_it(applications):
     place, joined, folder = applications
     long_texts(place, joined, "s", "texts")

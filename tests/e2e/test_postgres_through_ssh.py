@@ -10,6 +10,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.nightly
 def test_a_source_goes_on_through_a_tunnel_that_breaks_and_changes(workplace, upstream):
     place = workplace
     upstream.run(

@@ -89,6 +89,7 @@ def test_each_action_is_of_its_own_time_and_the_rdd_of_one(workplace):
 
 
 @pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.sampled(4)
 def test_what_an_rdd_reads_is_held_as_long_as_it_lives(workplace, maker):
     application = workplace.application
     workplace.use("other")

@@ -58,7 +58,9 @@ def test_what_a_retraction_may_concern_multiplies_no_conditions(wide, retracted)
     assert wide.rows(f"SELECT count(*), min(of_c1) {joined}") == [[3, 2 * retracted]]
 
 
-@pytest.mark.parametrize("retracted", [1, ROWS // 10, ROWS // 2])
+@pytest.mark.parametrize(
+    "retracted", [1, *(pytest.param(ROWS // n, marks=pytest.mark.nightly) for n in (10, 2))]
+)
 def test_rows_that_are_gone_are_no_reason_for_an_error(wide, retracted):
     """A statement and a view may compute what would fail with one of them."""
     divided = f"c0, 1 / (c0 DIV {retracted}) AS one FROM t"

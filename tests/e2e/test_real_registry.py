@@ -29,6 +29,7 @@ def alone(text):
     return text.replace('import "units.proto";', unit)
 
 
+@pytest.mark.nightly
 def test_a_registry_of_others(workplace, kafka, apicurio):
     """A sink and a source of Avro, what the registry refuses, and a source of Protobuf."""
     place, topic = workplace, kafka.new_topic()

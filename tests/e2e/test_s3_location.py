@@ -57,6 +57,7 @@ def texts(folder):
     return {path: path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.nightly
 def test_tables_and_views_live_there(s3, tmp_path):
     """The first application is told of the store by Spark's settings, the second by variables."""
     bucket = s3.new_bucket()
@@ -120,6 +121,7 @@ def test_what_is_missing_is_said(s3, tmp_path):
         assert SECRET_KEY not in caught.value.message
 
 
+@pytest.mark.nightly
 def test_it_needs_a_metastore_elsewhere(s3, tmp_path):
     with (
         on_s3(s3, f"s3://{s3.new_bucket()}/environment", None, tmp_path) as application,

@@ -97,6 +97,7 @@ def test_the_list_names_every_setting_of_spark(workplace):
     assert {verdict for _, verdict, _ in patterns()} == {"ours", "user", "none"}
 
 
+@pytest.mark.nightly
 def test_what_is_stored_depends_on_no_setting(tmp_path):
     ours = {key: value for key, verdict, value in patterns() if verdict == "ours"}
     assert None not in ours.values()

@@ -107,6 +107,7 @@ def application(master, tmp_path_factory):
         yield started
 
 
+@pytest.mark.nightly
 def test_a_folder_that_executors_do_not_see_is_refused(master, tmp_path):
     # For each process it is another folder: the one that it runs in.
     location = "/proc/self/cwd/environment"
@@ -129,6 +130,7 @@ def test_a_folder_that_executors_do_not_see_is_refused(master, tmp_path):
         assert elsewhere.value("SELECT count(*) FROM range(10)") == 10
 
 
+@pytest.mark.nightly
 def test_executors_write_and_read_files(application):
     application.sql("CREATE TABLE written (k BIGINT NOT NULL, g INT, v STRING)")
     application.sql(

@@ -38,6 +38,7 @@ def same(place, text, times=(), session="main"):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.sampled(4)
 def test_a_look_up_has_the_rows_of_the_query(workplace, kind):
     declared, values = KINDS[kind]
     # Both sides give rows, which a change takes away from one of them alone.
@@ -87,6 +88,7 @@ CHANGES = (
 )
 
 
+@pytest.mark.nightly
 def test_every_time_of_the_history_of_every_query(workplace):
     for name in ("a", "b"):
         workplace.sql(f"CREATE TABLE {name} (k INT, v INT) {RETAINED}")
@@ -185,6 +187,7 @@ def test_few_of_many_rows_of_a_view_come_from_its_index(workplace):
         place.sql("SELECT * FROM over_a WHERE 1 / (s - 7) > 1")
 
 
+@pytest.mark.nightly
 def test_a_view_is_read_as_a_whole_from_its_index(workplace):
     workplace.sql("CREATE TABLE t (k INT, v INT)")
     workplace.sql("CREATE VIEW v AS SELECT k, sum(v) AS s FROM t GROUP BY k")
@@ -346,6 +349,7 @@ def test_writes_take_their_rows_from_an_indexed_view(workplace):
     assert sorted(workplace.rows("SELECT * FROM made")) == [[1, 40], [2, 5]]
 
 
+@pytest.mark.nightly
 def test_joins_of_few_rows_look_up_in_the_view(workplace):
     viewed(workplace, "k INT, v INT", "SELECT k, CAST(sum(v) AS INT) AS v FROM {t} GROUP BY k")
     workplace.sql(f"CREATE TABLE p (k INT, n INT) {RETAINED}")

@@ -7,6 +7,8 @@ from contextlib import nullcontext
 
 import pytest
 from tests.support.applications.application import Application, SqlError, kill, only_coordinator
+from tests.support.applications.indexed import hydrated, leading_and_joined
+from tests.support.applications.stopped import stopped
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -154,3 +156,136 @@ def test_all_that_was_run_is_known_and_the_next_leader_knows_it(location):
         assert of_text(leader, other, SLOW) == [canceled]
         wait_until(cancelled)
         assert b"hunter2" not in stored(location)
+
+
+STRATEGY = (
+    "SELECT execution_strategy, database_name, search_path, finished_status"
+    " FROM slackwater.mz_internal.mz_recent_activity_log WHERE sql = {!r} ORDER BY began_at"
+)
+
+
+def strategies(application, text, runs):
+    """How each of so many runs of the text has read, once they have ended."""
+
+    def ended():
+        found = application.rows(STRATEGY.format(text))
+        assert len(found) <= runs
+        return found if [row[-1] for row in found] == ["success"] * runs else None
+
+    found = wait_until(ended, what=f"the end of {text}")
+    assert {row[1] for row in found} == {"slackwater"}
+    assert {len(row[2]) for row in found} == {1}
+    assert all(row[2][0].startswith("place") for row in found)
+    return {row[0] for row in found}
+
+
+TEXT = "SELECT v AS read FROM t WHERE k = 2"
+ACTIONS = f"""
+rows = spark.sql({TEXT!r})
+result = [len(rows.toPandas()), len(rows.collect()), rows.count(), len(rows.take(1))]
+"""
+SERIALIZABLE = "SET transaction_isolation = 'serializable'"
+READS = {
+    "SELECT v FROM t WHERE k = 1": "fast-path",
+    "SELECT v FROM t WHERE k IN (1, 7) AND v > 0": "fast-path",
+    "SELECT count(*) FROM t a JOIN t b ON a.v = b.k WHERE a.k = 1": "fast-path",
+    "SELECT n, v FROM VALUES (1, 'x') AS p(k, n) JOIN t ON t.k = p.k": "fast-path",
+    "SELECT s FROM totals WHERE s > 1 AND k < 5": "fast-path",
+    "SELECT count(*), sum(s) FROM totals": "fast-path",
+    # No index serves these, or not all of them.
+    "SELECT v FROM t WHERE v = 1": "standard",
+    "SELECT k FROM u WHERE k = 1": "standard",
+    "SELECT t.v, u.w FROM t JOIN u ON u.k = t.k WHERE t.k = 1": "standard",
+    "SELECT t.v FROM t JOIN u ON u.w = t.k WHERE u.v < 5": "standard",
+    "SELECT v FROM t WHERE k = 1 UNION ALL SELECT w FROM u": "standard",
+    "SELECT v FROM t WHERE k = (SELECT min(k) FROM u)": "standard",
+    "SELECT count(*) FROM slackwater.mz_catalog.mz_tables": "standard",
+    "SELECT sum(v) FROM kept": "standard",
+    # An index would serve these, but for how many rows there are when they run.
+    "SELECT count(*) FROM t WHERE k = 3": "standard",
+    "SELECT count(v) FROM (SELECT explode(sequence(1, 20000)) AS k) JOIN t USING (k)": "standard",
+    # Nothing is read.
+    "SELECT v FROM t WHERE false": "constant",
+    "SELECT k FROM u WHERE v <> v AND false": "constant",
+    # These are no reads.
+    "EXPLAIN SELECT v FROM t WHERE k = 1": None,
+    "SHOW cluster": None,
+    "INSERT INTO written SELECT k, v FROM t WHERE k = 1": None,
+}
+
+
+def test_how_each_read_was_served_is_known(tmp_path):
+    with leading_and_joined(tmp_path) as (first, second):
+        first.sql("CREATE TABLE t (k INT NOT NULL, v INT)")
+        first.sql("CREATE TABLE u (k INT, v INT, w INT)")
+        first.sql("CREATE INDEX by_k ON t (k)")
+        first.sql("CREATE TABLE written (k INT, v INT)")
+        first.sql("CREATE VIEW totals AS SELECT k, sum(v) AS s FROM u GROUP BY k")
+        first.sql("CREATE INDEX by_total ON totals (k)")
+        first.sql("INSERT INTO t VALUES (1, 1), (2, 2)")
+        first.sql("INSERT INTO t SELECT 3, id FROM range(10001)")
+        first.sql("INSERT INTO u SELECT id, id, id FROM range(20000)")
+        hydrated(first, "by_k", "by_total")
+        asked_nobody(first, only_coordinator(tmp_path / "environment"))
+        session = "serializable"
+        first.use(session)
+        first.sql(SERIALIZABLE, session=session)
+        for application, own in ((first, {"session": session}), (second, {})):
+            now = application.value("SELECT mz_now() FROM t LIMIT 1", **own)
+            application.sql(f"CACHE TABLE kept AS SELECT v FROM t AS OF {now}", **own)
+            for text in READS:
+                application.sql(text, **own)
+        for text, wanted in READS.items():
+            assert strategies(first, text, runs=2) == {wanted}, text
+        assert second.python(ACTIONS) == [1, 1, 1, 1]
+        assert strategies(first, TEXT, runs=4) == {"fast-path"}
+        second.sql("SELECT 1 AS nothing")
+        assert first.rows(STRATEGY.format("SELECT 1 AS nothing")) == []
+
+
+def asked_nobody(place, coordinator):
+    """A read by an index is the same before and after it needs no bind."""
+    text, runs = "SELECT v AS again FROM t WHERE k = 1", []
+
+    def answered():
+        runs.extend((place.rows(text), text))
+        with stopped([coordinator]):
+            asked = place.application.start(text)
+            try:
+                return asked.result(2).rows == [[1]]
+            except TimeoutError:
+                return False
+
+    wait_until(answered, what="a read that asks nobody")
+    assert strategies(place, text, len(runs)) == {"fast-path"}
+
+
+WRITES = """
+for number in range(25):
+    spark.sql(f"UPDATE slackwater.{schema}.t SET v = {number} WHERE k = 1")
+"""
+
+
+def test_what_is_added_to_an_index_that_is_behind_is_of_those_that_read_it(workplace):
+    workplace.sql("CREATE TABLE t (k INT NOT NULL, v INT)")
+    workplace.sql("CREATE INDEX by_k ON t (k)")
+    workplace.sql("INSERT INTO t VALUES (1, 0), (2, 0)")
+    hydrated(workplace, "by_k")
+    code = f"schema = {workplace.schema!r}{WRITES}"
+    writing = workplace.application.begin_python(code, session="writer")
+    runs = 0
+    while not writing.is_done:
+        for key in (1, 2):
+            assert len(workplace.rows(f"SELECT v FROM t WHERE k = {key}")) == 1
+        runs += 1
+    writing.result()
+    assert strategies(workplace, "SELECT v FROM t WHERE k = 2", runs) == {"fast-path"}
+    found = strategies(workplace, "SELECT v FROM t WHERE k = 1", runs)
+    assert found in ({"fast-path"}, {"fast-path", "standard"})
+    # Each was told of with its end, whether it was bound or not.
+    unknown = (
+        "SELECT count(*) FROM mz_internal.mz_recent_activity_log"
+        " WHERE sql LIKE 'SELECT v FROM t WHERE k = _' AND rows_returned IS NULL"
+        f" AND search_path[0] = '{workplace.schema}'"
+    )
+    assert workplace.value(unknown) == 0

@@ -167,7 +167,12 @@ def schemas(spark, bridge):
     }
 
 
-@pytest.fixture(params=CASES)
+NIGHTLY = {"tpch"}
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.nightly] * (name in NIGHTLY)) for name in CASES]
+)
 def group(request, spark, schemas):
     """The name of a group, its schema, and its queries by name."""
     schema, queries = CASES[request.param]
@@ -195,6 +200,7 @@ def test_a_second_analysis_gives_the_same_plan(group):
         assert first.plan == second.plan, text
 
 
+@pytest.mark.sampled(3)
 def test_the_plans_compute_the_rows_of_their_queries(group):
     name, schema, queries = group
     empty = set()

@@ -14,10 +14,11 @@ from tests.support.persist.persistence import EAGER, new_environment, new_shard
 
 from slackwater.compute.compaction import EngineRewriter
 from slackwater.compute.relations import relation_json
-from slackwater.persist.blobs import inline_part, local_path, uniform_file
+from slackwater.persist.blobs import inline_part, uniform_file
 from slackwater.persist.client import Append
 from slackwater.persist.compaction import Compactor, Merge
 from slackwater.persist.parts import FileBody, NewPart, Uniform
+from slackwater.persist.uris import local_path
 from slackwater.repr.relation import Column, RelationDesc
 from slackwater.spark.bridge import SparkBridge
 from slackwater.spark.session import configure
@@ -90,6 +91,7 @@ def contents(client, shard, time):
     return Counter(repr((r["k"], r["d"] + 0.0, r["m"] and sorted(r["m"]))) for r in rows)
 
 
+@pytest.mark.nightly
 def test_a_large_merge_is_a_job(bridge, filled):
     client, shard = filled
     before = {time: contents(client, shard, time) for time in (5, 6)}

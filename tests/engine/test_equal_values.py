@@ -82,6 +82,7 @@ def held(bench, name, time):
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
+@pytest.mark.sampled(4)
 def test_reads_ticks_and_compaction_agree(bench, pair):
     name = NAMES[pair.name]
     for time in range(LAST):
@@ -153,6 +154,7 @@ def compacted(bench, shard, rewriter):
     assert Compactor(bench.client, settings, rewriter).compact(shard, merge, Timestamp(2))
 
 
+@pytest.mark.nightly
 def test_dml_changes_what_is_not_the_same(declared):
     """MERGE puts the right value in the place of the left one; then the row is deleted."""
     session = declared.new_session()

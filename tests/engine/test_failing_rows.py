@@ -84,6 +84,7 @@ DIVIDED = "[DIVIDE_BY_ZERO] Division by zero"
          "the row (k = 2, v = 0)", DIVIDED),
     ],
 )  # fmt: skip
+@pytest.mark.sampled(4)
 def test_the_error_names_the_row(bench, query, row, cause):
     bench.view("bad", query)
     fill(bench, 2, **ROWS)
@@ -220,6 +221,7 @@ def errors_of(declared, path, limits, boundaries):
         bench.close()
 
 
+@pytest.mark.nightly
 def test_the_same_contents_have_the_same_error_however_they_are_computed(declared, tmp_path):
     ways = [
         (None, (9,)),

@@ -69,6 +69,7 @@ def test_a_view_that_was_filled_before_its_tables(bench):
     assert bench.rows("v", 3) == expected(tables)
 
 
+@pytest.mark.nightly
 def test_another_order_when_the_contents_have_changed(bench):
     bench.view("v", QUERY)
     commit(bench, 1, **FILLING)

@@ -123,6 +123,7 @@ def plain(value):
     return tuple(value) if is_map else value
 
 
+@pytest.mark.nightly
 def test_other_boundaries_of_ticks_leave_the_same(declared, tmp_path):
     rows, updates = maintained(declared, tmp_path / "one", (LAST,))
     others, again = maintained(declared, tmp_path / "many", (2, 3, 4, 6, 7, 9, LAST))

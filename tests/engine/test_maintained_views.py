@@ -88,9 +88,9 @@ OPAQUE = [
     ("queries", "as_of", "boundaries"),
     [
         ([*VIEWS, *OPAQUE], 0, (5, 11)),
-        (VIEWS[1::2], 3, (11,)),
+        pytest.param(VIEWS[1::2], 3, (11,), marks=pytest.mark.nightly),
         (JOINS[::2], 0, (5, 11)),
-        (JOINS[1::2], 2, (7, 11)),
+        pytest.param(JOINS[1::2], 2, (7, 11), marks=pytest.mark.nightly),
     ],
     ids=["views", "views, one interval", "joins", "more joins"],
 )

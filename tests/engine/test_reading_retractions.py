@@ -133,6 +133,7 @@ def expected(counts, columns):
 
 
 @pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.sampled(5)
 def test_each_row_is_there_as_often_as_its_diffs_sum_up_to(bench, seed):
     history = History(bench, seed)
     for time in (LAST - 1, LAST):

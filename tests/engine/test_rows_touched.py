@@ -73,7 +73,7 @@ def updates(changes, at):
     return pa.Table.from_arrays([*arrays[:-1], times, arrays[-1]], schema=schema)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [pytest.param(SIZES[0], marks=pytest.mark.nightly), SIZES[1]])
 def test_ticks_touch_what_changes(declared, tmp_path, size):
     bench = Bench(tmp_path, declared)
     try:

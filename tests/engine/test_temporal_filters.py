@@ -58,6 +58,7 @@ def run(bench, boundaries):
     ids=["one interval", "some", "each time"],
 )
 @pytest.mark.parametrize("place", QUERIES)
+@pytest.mark.sampled(4)
 def test_rows_are_there_while_they_are_valid(bench, expected, place, as_of, boundaries):
     names = {f"v{i}": query for i, query in enumerate(QUERIES[place])}
     bench.commit(as_of + 1, {"e": [u for u in HISTORY if u[1] <= as_of]})

@@ -59,6 +59,7 @@ def _text(rows):
     return "\n".join(lines)
 
 
+@pytest.mark.nightly
 def test_views_equal_duckdb_at_every_refresh(bench, tmp_path):
     warehouse = Warehouse(tmp_path, SCALE_FACTOR)
     try:

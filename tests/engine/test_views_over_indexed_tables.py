@@ -90,6 +90,7 @@ def in_duck(query):
 
 @pytest.mark.parametrize("uppers", [(3, 6, 11), tuple(range(2, 12))], ids=["few", "many"])
 @pytest.mark.parametrize("name", SERVED)
+@pytest.mark.sampled(4)
 def test_a_view_looks_up_in_the_indexes_of_its_tables(bench, expected, name, uppers):
     query, tables = SERVED[name]
     index(bench, "a", "k")

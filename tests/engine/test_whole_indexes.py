@@ -11,8 +11,8 @@ from tests.support.waiting import wait_until
 
 from slackwater.compute.engine import WholeIndex
 from slackwater.compute.peeked_rows import PeekLimits, PeekStashed, Stash
-from slackwater.persist.blobs import file_uri, local_path
 from slackwater.persist.ipc import from_stream
+from slackwater.persist.uris import file_uri, local_path
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.frontier import Timestamp
 from slackwater.repr.relation import DIFF_COLUMN, TIME_COLUMN

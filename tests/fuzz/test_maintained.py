@@ -14,7 +14,7 @@ from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
 from tests.fuzz.running import outcome_of
 
-SEEDS = (1, 2, 3, 4)
+SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3, 4)))
 """Of cases that are small: `make fuzz` has the others."""
 DRAFTS = 400
 MAPS = ("map", "maps")
@@ -79,6 +79,7 @@ def test_a_case_equals_duckdb_in_each_run(declared, seed):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", [each for each in KINDS if each not in ("same", *MAPS)])
+@pytest.mark.sampled(4)
 def test_indexes_have_every_kind_of_key(declared, kind):
     values = [*KINDS[kind].values, None]
     rows = [(value, number) for number, value in enumerate(values)]

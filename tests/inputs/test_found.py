@@ -72,6 +72,7 @@ RECOMPUTED = {
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_views_are_their_queries(declared, tmp_path):
     twin = Twin(declared, tmp_path, {})
     try:

@@ -43,6 +43,7 @@ class Plan:
 # By what a history costs: hundreds of them a second, tens, a few, or seconds for one.
 SHARES = {
     "test_a_statement_ends_once_under_any_leaders": Share(100, 4_000),
+    "test_a_read_is_of_an_index_when_all_of_it_was": Share(60, 2_000),
     "test_a_wait_has_what_moved_its_uppers_and_nothing_else": Share(100, 4_000),
     "test_no_secret_is_in_any_column": Share(150, 4_000),
     "test_any_text_is_shown_somehow": Share(100, 2_000),
@@ -104,6 +105,8 @@ SHARES = {
     "test_any_bytes_are_a_row_or_have_a_reason": Share(60, 2_000),
     "test_a_topic_of_debezium_is_the_table_that_its_changes_make": Share(150, 3_000),
     "test_tables_are_what_transactions_before_the_frontier_made_of_them": Share(150, 3_000),
+    "test_changes_that_are_read_together_are_what_each_of_them_says": Share(200, 2_000),
+    "test_a_message_that_is_damaged_is_refused_or_says_what_it_says_by_itself": Share(200, 2_000),
     "test_each_update_exactly_once_whatever_crashes": Share(120, 1_000),
     "test_tables_are_what_the_messages_before_the_frontier_are": Share(150, 3_000),
     "test_leaders_that_hang_inside_each_other_s_writes": Share(60, 500),
@@ -139,6 +142,7 @@ SHARES = {
     "test_rows_are_there_while_they_are_valid_at_every_time": Share(6, 200),
     "test_views_are_their_queries_at_every_time": Share(1, 5),
     "test_an_index_finds_what_a_scan_finds": Share(3, 60),
+    "test_a_join_by_an_index_finds_what_a_join_of_a_scan_finds": Share(8, 60),
     "test_changes_of_rows_are_those_of_the_model": Share(15, 100),
     "test_a_replica_goes_on_whatever_threads_and_others_do": Share(150, 3_000),
     "test_bounds_in_sqlite_are_what_the_rows_say": Share(150, 6_000),

@@ -233,6 +233,7 @@ class Source:
 
 @histories()
 @given(st.sampled_from(sorted(SPECS)), STEPS)
+@pytest.mark.nightly
 def test_changes_lead_from_each_iceberg_snapshot_to_the_next(iceberg_java, spec, steps):
     with TemporaryDirectory() as folder:
         access = Tables(Path(folder)).access()

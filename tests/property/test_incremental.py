@@ -56,7 +56,10 @@ def test_views_equal_a_recomputation_at_every_time(declared, case):
         assert maintained(declared, case, boundaries) == expected
 
 
-@pytest.mark.parametrize("boundaries", [(LAST + 1,), (2, 4, 7, LAST + 1)])
+@pytest.mark.parametrize(
+    "boundaries",
+    [pytest.param((LAST + 1,), marks=pytest.mark.nightly), (2, 4, 7, LAST + 1)],
+)
 @pytest.mark.parametrize("operator", QUERIES)
 def test_worked_cases_of_operators(declared, operator, boundaries):
     queries = QUERIES[operator]
@@ -66,6 +69,7 @@ def test_worked_cases_of_operators(declared, operator, boundaries):
 
 
 @pytest.mark.parametrize("operator", QUERIES)
+@pytest.mark.sampled(3)
 def test_worked_cases_without_memory_for_arrangements(declared, tmp_path, monkeypatch, operator):
     """Also where to compute these few rows anew takes less time."""
     monkeypatch.setattr(CostModel, "recompute_and_not_read", lambda self: False)

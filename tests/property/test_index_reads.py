@@ -5,6 +5,9 @@ The index is on a table, or on a plain view over it.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -14,7 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.e2e.test_indexes import KINDS
 from tests.property.histories import histories
+from tests.support.applications.application import Application
 from tests.support.applications.fixtures import Workplace
+from tests.support.applications.indexed import plan_of
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
 
@@ -124,11 +130,18 @@ _numbers = count(1)
 @histories()
 @given(history=some_history())
 def test_an_index_finds_what_a_scan_finds(shared_application, history):
-    place = Workplace(shared_application, f"index_reads_{next(_numbers)}", Path())
-    try:
+    with some_place(shared_application) as place:
         run(place, history)
+
+
+@contextmanager
+def some_place(application: Application) -> Iterator[Workplace]:
+    """A schema of its own for one history."""
+    place = Workplace(application, f"index_reads_{next(_numbers)}", Path())
+    try:
+        yield place
     finally:
-        shared_application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")
+        application.sql(f"DROP SCHEMA slackwater.{place.schema} CASCADE")
 
 
 def run(place: Workplace, history: History) -> None:
@@ -178,3 +191,82 @@ def compare(place: Workplace, names: tuple[str, str], condition: str, at: str) -
         for query in (f"SELECT * FROM {name} WHERE {condition}{at}" for name in names)
     ]
     assert found[0] == found[1], (condition, at)
+
+
+PROBES = "VALUES {rows} AS p(k, n)"
+
+JOINS = {
+    "inner": "SELECT p.n, t.v FROM {p} JOIN {t} t ON p.k = t.k",
+    "null safe": "SELECT p.n, t.v FROM {t} t JOIN {p} ON t.k <=> p.k AND t.v >= p.n",
+    "left": "SELECT p.n, t.v FROM {p} LEFT JOIN {t} t ON p.k = t.k AND t.v > p.n - 2",
+    "right": "SELECT p.n, t.k, t.v FROM {t} t RIGHT JOIN {p} ON t.k = p.k",
+    "semi": "SELECT p.n FROM {p} LEFT SEMI JOIN {t} t ON p.k = t.k AND t.v <> p.n",
+    "anti": "SELECT p.n FROM {p} LEFT ANTI JOIN {t} t ON p.k = t.k",
+    "grouped": "SELECT n, count(*), sum(v) FROM {p} JOIN {t} t USING (k) GROUP BY n",
+    "twice": "SELECT p.n, x.v, y.v FROM {p} JOIN {t} x ON p.k = x.k JOIN {t} y ON y.k = x.k",
+    "filtered": "SELECT p.n, t.v FROM {p}, (SELECT k, v FROM {t} WHERE v < 4) t WHERE p.k = t.k",
+}
+"""Joins of rows that a query has itself with the table, whose key is `k`."""
+
+LOOKED_UP = "InlineRows IndexLookupJoin"
+"""In a plan: the rows of a join were found without asking anybody (decision 0101)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Changes of a table with keys of `kind`, and after each of them a join with `probes`."""
+
+    kind: str
+    join: str
+    changes: tuple[Change, ...]
+    probes: tuple[tuple[int, int], ...]
+
+
+@st.composite
+def some_join(draw: st.DrawFn) -> Joined:
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    places = st.integers(0, len(KINDS[kind][1]) - 1)
+    change = st.builds(
+        Change, st.sampled_from(CHANGES), st.tuples(places, places, NUMBERS, NUMBERS)
+    )
+    changes = draw(st.lists(change, min_size=1, max_size=4))
+    probes = draw(st.lists(st.tuples(places, NUMBERS), min_size=1, max_size=4))
+    join = draw(st.sampled_from(sorted(JOINS)))
+    return Joined(kind, join, tuple(changes), tuple(probes))
+
+
+@histories()
+@given(joined=some_join())
+def test_a_join_by_an_index_finds_what_a_join_of_a_scan_finds(shared_application, joined):
+    with some_place(shared_application) as place:
+        run_joins(place, joined)
+
+
+def run_joins(place: Workplace, joined: Joined) -> None:
+    declared, literals = KINDS[joined.kind]
+    for name in ("a", "b"):
+        place.sql(f"CREATE TABLE {name} (k {declared}, v INT)")
+    place.sql("CREATE INDEX i ON a (k)")
+    kind = re.sub(r"(VAR)?CHAR\(\d+\)", "STRING", declared)
+    rows = ", ".join(f"(CAST({literals[key]} AS {kind}), {n})" for key, n in joined.probes)
+    probes = PROBES.format(rows=rows)
+    over_a, over_b = (JOINS[joined.join].format(p=probes, t=name) for name in ("a", "b"))
+    for change in joined.changes:
+        first, second, n, m = change.values
+        for name in ("a", "b"):
+            place.sql(change.text.format(literals[first], literals[second], t=name, n=n, m=m))
+        wanted = shown(place, over_b)
+        # The first one may be bound.
+        for _ in range(2):
+            assert shown(place, over_a) == wanted, over_a
+
+    def nobody_was_asked():
+        assert shown(place, over_a) == wanted, over_a
+        return LOOKED_UP in plan_of(place, over_a)
+
+    wait_until(nobody_was_asked, what=f"{over_a} asks nobody")
+
+
+def shown(place: Workplace, query: str) -> list[str]:
+    """Its rows in one order. Zeros are the same to a collection, and so are the forms of NaN."""
+    return sorted(repr(row).replace("-0.0", "0.0") for row in place.rows(query))

@@ -39,7 +39,7 @@ from slackwater.check.contents import part_problem
 from slackwater.check.shards import shard_problems
 from slackwater.controller.holds import Holder, HoldKind
 from slackwater.persist import garbage
-from slackwater.persist.blobs import file_part, inline_part, local_path
+from slackwater.persist.blobs import file_part, inline_part
 from slackwater.persist.client import (
     Append,
     TablesAppend,
@@ -53,6 +53,7 @@ from slackwater.persist.inspection import shard_record
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.parts import FileBody
 from slackwater.persist.reading import read_in_groups
+from slackwater.persist.uris import local_path
 from slackwater.repr.frontier import TIMESTAMP_MAX, Frontier
 from slackwater.repr.read_policy import ValidFrom
 from slackwater.storage.controller.core import StorageController

@@ -182,6 +182,7 @@ def read(place, time_ms):
 @pytest.mark.parametrize(
     "seed", range(1, 1 + PLANS["test_views_are_their_queries_at_every_time"].size)
 )
+@pytest.mark.nightly
 def test_views_are_their_queries_at_every_time(workplace, seed, record_property):
     record_property(TRIED, 1)
     workplace.use(READER)

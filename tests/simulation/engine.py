@@ -139,6 +139,9 @@ class SimulatedEngine:
     def forget_plan(self, plan_id: str) -> None:
         self._planned.pop(plan_id, None)
 
+    def unite_arrangements(self) -> None:
+        """Does nothing: programs keep nothing in common here."""
+
     def open_program(
         self,
         kept: KeptPlan,

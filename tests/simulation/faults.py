@@ -26,8 +26,9 @@ from slackwater.compute.controller.core import ComputeController
 from slackwater.compute.controller.effects import CommitOutput, Effect
 from slackwater.compute.controller.shell import Compute
 from slackwater.controller.protocol import DroppedIds
-from slackwater.persist.blobs import Blob, LocalBlobs, local_path
+from slackwater.persist.blobs import Blob, LocalBlobs
 from slackwater.persist.metastore import connect
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import SlackwaterError, user_error
 from slackwater.repr.frontier import Frontier
 from slackwater.repr.ids import GlobalId

@@ -25,7 +25,7 @@ from slackwater.adapter.catalog.details import IngestedDetails
 from slackwater.adapter.catalog.model import CatalogItem, ItemKind, shards_of
 from slackwater.adapter.controllers.collections import retention
 from slackwater.controller.holds import Holder, HoldKind
-from slackwater.persist.blobs import local_path
+from slackwater.persist.uris import local_path
 from slackwater.repr.frontier import Frontier
 from slackwater.storage.key_value import KeyValueConfig
 

@@ -145,6 +145,7 @@ def test_the_questions_of_an_operator_have_answers(workplace):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_every_query_of_tpch_runs_and_has_a_plan(shared_application, tmp_path):
     place = Workplace(shared_application, "sql_tpch", tmp_path)
     try:
@@ -166,6 +167,7 @@ def test_every_query_of_tpch_runs_and_has_a_plan(shared_application, tmp_path):
 
 
 @pytest.mark.spark
+@pytest.mark.nightly
 def test_every_query_of_nexmark_is_maintained_as_it_is_asked(shared_application, tmp_path):
     place = Workplace(shared_application, "sql_nexmark", tmp_path)
     try:

@@ -32,13 +32,14 @@ from slackwater.check.verification import Environment, Verification
 from slackwater.cli import app
 from slackwater.findings import Finding
 from slackwater.persist import tables
-from slackwater.persist.blobs import LocalBlobs, file_part, inline_part, local_path
+from slackwater.persist.blobs import LocalBlobs, file_part, inline_part
 from slackwater.persist.client import Append, PersistClient
 from slackwater.persist.compaction import Compactor, Merge
 from slackwater.persist.locations import parse_location
 from slackwater.persist.metastore import RetryPolicy
 from slackwater.persist.parts import FileBody
 from slackwater.persist.read_only import ReadOnlyMetastore
+from slackwater.persist.uris import local_path
 from slackwater.repr.errors import LOG_FILE, SlackwaterError
 from slackwater.repr.frontier import Timestamp
 

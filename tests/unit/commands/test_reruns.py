@@ -19,6 +19,28 @@ def test_it(tmp_path_factory):
         seen.touch()
         raise AssertionError("lost a race")
 """
+USES_ITS_MODULE = """
+import pytest
+
+@pytest.fixture(scope="session")
+def application():
+    return []
+
+@pytest.fixture(scope="module")
+def place(application):
+    application.append("begins")
+    yield []
+    application.append("ends")
+
+def test_it(place, application):
+    place.append(1)
+    assert place == [1]
+    assert application == ["begins"] or application == ["begins", "ends", "begins"]
+    assert len(application) > 1, "lost a race"
+
+def test_next(place):
+    assert place == [1]
+"""
 FAILS = "def test_it():\n    raise AssertionError('is wrong')\n"
 OTHERS = ("unit/clients", "engine", "property", "slt")
 PASSES = "def test_it():\n    pass\n"
@@ -71,6 +93,12 @@ def test_what_fails_once_passes_and_is_told(run, options):
     assert "test_other.py" not in table
 
 
+def test_what_is_run_once_more_has_new_fixtures_of_its_module(run):
+    status, told = run({"e2e/test_it.py": USES_ITS_MODULE})
+    assert status == 0, told
+    assert "passed then   tests/e2e/test_it.py::test_it (call)" in told
+
+
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "in workers"])
 def test_more_than_three_fail_the_run(run, options):
     status, told = run({f"clients/test_{n}.py": FAILS_ONCE for n in range(4)}, *options)
@@ -87,3 +115,10 @@ def test_what_fails_again_and_other_tests_fail(run):
     table = told.partition("tests that were run once more")[2]
     assert "failed again  tests/e2e/test_it.py::test_it (call)" in table
     assert table.count("(call)") == 1
+    assert "short test summary info" not in table
+
+
+def test_who_says_how_often_is_heard(run):
+    status, told = run({"e2e/test_it.py": FAILS_ONCE}, "--reruns", "0")
+    assert status == 1, told
+    assert "1 failed" in told
