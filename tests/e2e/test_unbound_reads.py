@@ -191,7 +191,8 @@ def test_the_history_has_them(workplace):
         workplace.sql(text)
     log = (
         "SELECT statement_type, finished_status, rows_returned, execution_timestamp IS NOT NULL,"
-        f" count(*) FROM mz_internal.mz_recent_activity_log WHERE sql = '{text}' GROUP BY ALL"
+        f" count(*) FROM mz_internal.mz_recent_activity_log WHERE sql = '{text}'"
+        f" AND search_path = array('{workplace.schema}') GROUP BY ALL"
     )
     wanted = [["select", "success", 2, True, 20]]
     wait_until(lambda: workplace.rows(log) == wanted, what="the history")
