@@ -225,10 +225,6 @@ class _Seen:
 def _refusal(error: SlackwaterError) -> Finding:
     """The finding that the metastore, or the store of the files, does not answer."""
     match error.condition:
-        case "SLACKWATER_STORAGE_UNAVAILABLE":
-            # Its text speaks of writing, which nobody wants to here.
-            text = f"the location cannot be listed: {error.parameters['reason']}"
-            return Finding("files", "FAIL", text)
         case "SLACKWATER_STORAGE_UNREADABLE":
             return Finding("files", "FAIL", first_line(error.message))
         case _:

@@ -106,7 +106,7 @@ class Blobs(Protocol):
     def list(self, directory: str) -> Iterator[Blob]:
         """All files at any depth below the directory, also unfinished ones, in no order.
 
-        To search for leftovers only. Raises SLACKWATER_STORAGE_UNAVAILABLE.
+        To search for leftovers only. Raises SLACKWATER_STORAGE_UNREADABLE.
         """
         ...
 
@@ -199,7 +199,8 @@ class LocalBlobs:
     def list(self, directory: str) -> Iterator[Blob]:
         def failed(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError):
-                raise _storage_error(error, local_path(directory))
+                reason = error.strerror or type(error).__name__
+                raise user_error("SLACKWATER_STORAGE_UNREADABLE", path=directory, reason=reason)
 
         for folder, _, names in os.walk(local_path(directory), onerror=failed):
             for name in names:

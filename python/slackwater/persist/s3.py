@@ -128,7 +128,7 @@ class S3Blobs:
         # An error of the store has no errno but this text; of a damaged file Parquet speaks.
         if isinstance(error, FileNotFoundError) or "AWS Error" not in str(error):
             return None
-        return user_error("SLACKWATER_STORAGE_UNREADABLE", path=uri, reason=self._reason(error))
+        return self._unreadable(uri, error)
 
     def delete(self, uri: str) -> None:
         try:
@@ -146,10 +146,13 @@ class S3Blobs:
         try:
             found = self.files.get_file_info(selector)
         except OSError as error:
-            raise self._unavailable(directory, error) from None
+            raise self._unreadable(directory, error) from None
         for info in found:
             if info.type == fs.FileType.File:
                 yield Blob(f"s3://{info.path}", info.size, info.mtime_ns // 1_000_000)
+
+    def _unreadable(self, uri: str, error: OSError) -> SlackwaterError:
+        return user_error("SLACKWATER_STORAGE_UNREADABLE", path=uri, reason=self._reason(error))
 
     def _unavailable(self, uri: str, error: OSError) -> SlackwaterError:
         return user_error(

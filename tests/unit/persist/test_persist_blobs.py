@@ -163,6 +163,17 @@ def test_the_order_of_synchronising_a_file(tmp_path, monkeypatch):
     assert done[2:] == ["rename", str(tmp_path / "a")]
 
 
+def test_a_directory_that_cannot_be_listed_cannot_be_read(tmp_path):
+    blobs = LocalBlobs(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(SlackwaterError) as caught:
+        list(blobs.list(blobs.uri("file/below")))
+    assert caught.value.condition == "SLACKWATER_STORAGE_UNREADABLE"
+    assert caught.value.message.startswith(
+        f"Cannot read {blobs.uri('file/below')}: Not a directory"
+    )
+
+
 def test_a_store_that_does_not_answer_is_an_error_without_secrets(s3, port):
     environment = {**s3.environment, "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}"}
     gone = S3Blobs.at("s3://a-bucket", S3Settings.of(environment))
@@ -173,7 +184,7 @@ def test_a_store_that_does_not_answer_is_an_error_without_secrets(s3, port):
             lambda: file_part(gone, updates((1, "a", 0, 1)), gone.uri("x")),
             "SLACKWATER_STORAGE_UNAVAILABLE",
         ),
-        (lambda: list(gone.list(gone.uri())), "SLACKWATER_STORAGE_UNAVAILABLE"),
+        (lambda: list(gone.list(gone.uri())), "SLACKWATER_STORAGE_UNREADABLE"),
         (lambda: gone.delete(gone.uri("x")), "SLACKWATER_STORAGE_UNAVAILABLE"),
         (lambda: read([part], DESC, blobs=gone), "SLACKWATER_STORAGE_UNREADABLE"),
         (
