@@ -205,8 +205,12 @@ class KafkaCluster:
         if records is not None and (records.topic_id != topic.topic_id or end < records.position):
             self._forget()
         records = self._records = self._records or self._begun(topic.topic_id, names)
+        place = [self.library.TopicPartition(self.progress.name, 0)]
         try:
+            records.consumer.resume(place)
             self._read(records, end, names)
+            # Else it would ask the broker fifty times a second for as long as the leader lives.
+            records.consumer.pause(place)
         except BaseException:
             self._forget()
             raise
