@@ -271,15 +271,15 @@ final class ArrangementsSpec extends AnyFunSuite with BeforeAndAfterEach {
 
   /** Appends rows for as long as there is memory; whether there was any. */
   private def takesAll(arrangement: Arrangement): Boolean = {
-    def append(): Boolean = {
+    def append(rows: Long): Boolean = {
       val (batch, upper) = (new Batch, arrangement.upper)
-      (0L until 100L).foreach(i => batch.add(row(upper * 100 + i), row(i), upper, 1L))
+      (0L until rows).foreach(i => batch.add(row(upper * rows + i), row(i), upper, 1L))
       try {
         arrangement.append(batch, upper + 1)
         true
       } catch { case _: ArrangementTooLarge => false }
     }
-    while (append()) {}
+    Seq(5000L, 100L).foreach(rows => while (append(rows)) {})
     arrangement.rows > 0
   }
 }
