@@ -77,7 +77,7 @@ run_tests = $(VENV_PYTHON) -m pytest --numprocesses 3 --dist loadfile --no-loads
 
 test: ## Run everything that CI checks
 	$(before_tests)
-	$(run_tests) -m 'not nightly'
+	HISTORIES=half $(run_tests) -m 'not nightly'
 
 nightly: ## Run all tests, also those that take long or need another machine, store or Java
 	$(before_tests)

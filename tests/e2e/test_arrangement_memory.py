@@ -77,6 +77,7 @@ def test_what_does_not_fit_is_read_until_it_fits(application):
         application.sql(f"DROP TABLE {name} CASCADE")
 
 
+@pytest.mark.nightly
 def test_what_does_not_fit_into_memory_is_looked_up_in_files(tmp_path):
     local = tmp_path / "local"
     settings = {MEMORY: "1m", DISK: "256m", "spark.local.dir": str(local)}

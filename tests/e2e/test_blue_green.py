@@ -54,6 +54,7 @@ def read(rows, schema=""):
     return found[0][0][0]
 
 
+@pytest.mark.nightly
 def test_blue_green(tmp_path):
     with leading_and_joined(tmp_path) as (place, joined):
         place.sql("CREATE TABLE t (k INT, v INT)")

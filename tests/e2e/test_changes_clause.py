@@ -12,6 +12,8 @@ pytestmark = pytest.mark.spark
 GROUPED = "SELECT k % 2 AS g, count(*) AS n FROM t GROUP BY k % 2"
 WITHOUT_MOMENT = "* EXCEPT (_commit_timestamp), unix_millis(_commit_timestamp)"
 KEPT = "WITH (RETAIN HISTORY FOR '1 hour')"
+ROWS = 3_000
+"""So many, of a thousand characters, are more than the metastore keeps."""
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def changed(workplace):
     workplace.sql(f"CREATE MATERIALIZED VIEW m {KEPT} AS {GROUPED}")
     workplace.times = [workplace.value("SELECT mz_now()")]
     for statement in (
-        "INSERT INTO t SELECT id, map('x', id) FROM range(30000)",
+        f"INSERT INTO t SELECT id, map(repeat('x', 1000), id) FROM range({ROWS})",
         "DELETE FROM t WHERE k >= 4",
         "INSERT INTO t VALUES (9, NULL), (9, NULL)",
         "UPDATE t SET v = map('y', 1) WHERE k = 1",
@@ -73,7 +75,7 @@ def test_bounds_by_version_and_by_moment(changed):
     exclusive = f"FROM VERSION {before} EXCLUSIVE TO VERSION {last + 1} EXCLUSIVE"
     assert changes(changed, "t", exclusive) == by_version
     assert changes(changed, "t", f"FROM VERSION {before + 1}") == by_version
-    assert len(changes(changed, "t", f"FROM VERSION {first} EXCLUSIVE")) == 30_000 + 29_996 + 2 + 2
+    assert len(changes(changed, "t", f"FROM VERSION {first} EXCLUSIVE")) == ROWS + ROWS - 4 + 2 + 2
 
 
 def test_queries_over_changes(changed):

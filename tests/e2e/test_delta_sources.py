@@ -185,6 +185,7 @@ def test_a_source_begins_where_it_is_told_and_goes_on_after_resnapshot(workplace
         place.sql(f"CREATE SOURCE s FROM DELTA (PATH '{path}/nothing')")
 
 
+@pytest.mark.nightly
 def test_a_table_that_is_larger_than_what_is_in_memory(workplace):
     """Its rows go through files; of files that are written anew only what differs counts."""
     place, path, rows = workplace, workplace.folder / "large", 700_000

@@ -111,6 +111,7 @@ def test_an_index_comes_back_and_other_applications_ask_the_leader(tmp_path):
         assert place.rows(counted) == joined.rows(counted) == [[2]]
 
 
+@pytest.mark.nightly
 def test_without_memory_reads_scan(tmp_path):
     memory = {
         "spark.slackwater.arrangements.memory": "1m",

@@ -94,6 +94,7 @@ def test_views_over_few_rows_are_filled_and_followed_without_a_job(workplace):
     assert max((job for job, _, _ in workplace.application.python(JOBS)), default=-1) == before
 
 
+@pytest.mark.nightly
 def test_holds_end_though_spark_drops_the_events_of_executions(tmp_path):
     few = {"spark.scheduler.listenerbus.eventqueue.shared.capacity": "1"}
     with Application(tmp_path / "environment", master="local[2]", conf=few) as application:

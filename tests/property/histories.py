@@ -1,9 +1,9 @@
 """How many histories each property is tried with.
 
 Without EXAMPLES in the environment each test has its usual number, which a run of all tests can
-afford. EXAMPLES=n asks for n histories in all: they are divided by weight, and a test that gets
-many is run several times, so that one process need not remember all of them and several processes
-can share them.
+afford; HISTORIES=half, as `make test` has it, is the first half of these. EXAMPLES=n asks for n
+histories in all, new ones: they are divided by weight, and a test that gets many is run several
+times, so that one process need not remember all of them and several processes can share them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from hypothesis import settings
 
 MOST_AT_ONCE = 1_000
+HALF = "half"
 TRIED = "histories"
 """The property of a test's report that says how many were tried."""
 
@@ -166,13 +167,17 @@ def asked_for() -> int | None:
     return int(text) if text else None
 
 
-def divided(shares: Mapping[str, Share], rest: str, wanted: int | None) -> dict[str, Plan]:
-    """The plan of each test; the sum of all histories is `wanted`, if that is a number.
+def usual(shares: Mapping[str, Share], *, half: bool) -> dict[str, Plan]:
+    """The plan of each test when nobody asked for a number."""
+    of = 2 if half else 1
+    return {name: Plan(1, -(-share.usual // of)) for name, share in shares.items()}
+
+
+def divided(shares: Mapping[str, Share], rest: str, wanted: int) -> dict[str, Plan]:
+    """The plan of each test; the sum of all histories is `wanted`.
 
     ValueError when `wanted` is not enough for one history of each test.
     """
-    if wanted is None:
-        return {name: Plan(1, share.usual) for name, share in shares.items()}
     weights = sum(share.weight * share.forms for share in shares.values())
     plans = {}
     for name, share in shares.items():
@@ -191,7 +196,12 @@ def total(shares: Mapping[str, Share], plans: Mapping[str, Plan]) -> int:
     return sum(plan.runs * plan.size * shares[name].forms for name, plan in plans.items())
 
 
-PLANS = divided(SHARES, THE_REST, asked_for())
+_WANTED = asked_for()
+PLANS = (
+    usual(SHARES, half=os.environ.get("HISTORIES") == HALF)
+    if _WANTED is None
+    else divided(SHARES, THE_REST, _WANTED)
+)
 
 
 def settings_of(name: str, **options: Any) -> settings:

@@ -1,10 +1,18 @@
 """The table of invariants names tests that there are, and the shares of histories add up."""
 
+import math
 import re
 from pathlib import Path
 
 import pytest
-from tests.property.histories import MOST_AT_ONCE, SHARES, THE_REST, divided, total
+from tests.property.histories import (
+    MOST_AT_ONCE,
+    SHARES,
+    THE_REST,
+    divided,
+    total,
+    usual,
+)
 
 TESTS = Path(__file__).parents[2]
 CONTROLLER = "property/test_storage_controller_properties.py"
@@ -69,8 +77,9 @@ def test_too_few_histories_are_refused():
         divided(SHARES, THE_REST, len(SHARES))
 
 
-def test_without_a_number_each_property_has_its_usual_one():
-    plans = divided(SHARES, THE_REST, None)
+@pytest.mark.parametrize(("half", "of"), [(False, 1), (True, 2)])
+def test_without_a_number_each_property_has_its_usual_one_or_half(half, of):
+    plans = usual(SHARES, half=half)
     assert {name: (plan.runs, plan.size) for name, plan in plans.items()} == {
-        name: (1, share.usual) for name, share in SHARES.items()
+        name: (1, math.ceil(share.usual / of)) for name, share in SHARES.items()
     }
