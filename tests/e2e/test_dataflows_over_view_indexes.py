@@ -48,6 +48,7 @@ def computed_once(place, views, change):
     return any("shared" in modes(place, view) for view in views)
 
 
+@pytest.mark.nightly
 def test_what_an_index_keeps_is_kept_once(tmp_path):
     """Also after a restart, and when the index is dropped."""
     with Application(tmp_path / "environment", master="local[2]") as application:

@@ -110,6 +110,7 @@ def selector(bucket):
     return fs.FileSelector(bucket, recursive=True)
 
 
+@pytest.mark.nightly
 def test_what_is_missing_is_said(s3, tmp_path):
     location = f"s3://{s3.new_bucket()}/environment"
     with on_s3(s3, location, None, tmp_path, jars=False) as application:
