@@ -421,7 +421,9 @@ def fuzzed(application):
     )
     at = f"http://{address(application)}/api/changefeed/slackwater/default/fuzzed"
     yield at
-    feeds = application.rows("SELECT partition FROM mz_internal.mz_changefeed_partitions")
+    feeds = application.rows(
+        "SELECT partition FROM slackwater.mz_internal.mz_changefeed_partitions"
+    )
     for feed in {"default", *(feed for (feed,) in feeds)}:
         body = b'{"resolved": "9000000000000000000.0"}'
         assert request(f"{at}?feed={quote(feed)}", body).status == 200
