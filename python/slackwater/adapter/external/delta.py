@@ -29,6 +29,7 @@ from slackwater.storage.lake.table import (
     LakeTable,
     TableChanged,
     Written,
+    telling,
     unheard,
 )
 from slackwater.storage.sink_errors import progress_lost, unreachable
@@ -37,9 +38,9 @@ _FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz"})
 """The features that tables may ask of their writers."""
 _LAST_PLAIN_VERSION = 2
 """The last version of the protocol for writers that asks for no more than that."""
-_BATCH_ROWS = 64 * 1024
 _FEATURE_VERSION = 7
 """The version of the protocol for writers that names features."""
+_BATCH_ROWS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,10 @@ class DeltaSinkTable:
             inserted = self._completed(changes.inserted)
             try:
                 if changes.deleted is None or not len(changes.deleted) or self._is_empty():
-                    rows = _told(inserted, written)
+                    batches = inserted.to_batches(max_chunksize=_BATCH_ROWS)
+                    rows = pa.RecordBatchReader.from_batches(
+                        inserted.schema, telling(batches, written)
+                    )
                     library.write_deltalake(
                         self._table, rows, mode="append", commit_properties=properties
                     )
@@ -219,17 +223,6 @@ class DeltaSinkTable:
         columns = {_q(name): f"s.{_q(name)}" for name in names}
         is_new = f"NOT s.{_q(mark)}"
         merger.when_matched_delete().when_not_matched_insert(columns, predicate=is_new).execute()
-
-
-def _told(rows: pa.Table, written: Written) -> pa.RecordBatchReader:
-    """The rows in batches, each of which is told when the library asks for the next one."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for each in rows.to_batches(max_chunksize=_BATCH_ROWS):
-            yield each
-            written(each.num_rows)
-
-    return pa.RecordBatchReader.from_batches(rows.schema, batches())
 
 
 def _free_name(names: list[str]) -> str:

@@ -24,7 +24,7 @@ from slackwater.adapter.external.iceberg_partitions import WrittenSpec
 from slackwater.storage.iceberg.partitions import Partition, split
 from slackwater.storage.iceberg.schema import Fit, Leaf, file_leaves
 from slackwater.storage.iceberg.statistics import statistics_of
-from slackwater.storage.lake.table import Written, unheard
+from slackwater.storage.lake.table import Written, telling, unheard
 
 FILE_BYTES = 512 * 1024 * 1024
 """The bytes in memory of the rows that one file has at most."""
@@ -157,16 +157,10 @@ class CommitFiles:
         for partition, part in split(rows.cast(fit.schema), spec.columns):
             for piece in pieces(part, FILE_BYTES):
                 groups = _row_groups(piece)
-                told = groups if equality_ids is not None else self._told(groups)
+                told = groups if equality_ids is not None else telling(groups, self.written)
                 file = self._file(told, fit.leaves, partition, equality_ids)
                 file.spec_id = spec.spec_id
                 yield file
-
-    def _told(self, groups: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The groups of rows, of each of which is told when the next one is asked for."""
-        for each in groups:
-            yield each
-            self.written(each.num_rows)
 
     def _file(
         self,

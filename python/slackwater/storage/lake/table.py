@@ -8,9 +8,9 @@ Source: surface 4, docs/decisions 0076.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -46,8 +46,18 @@ Written = Callable[[int], None]
 """Is told that so many rows more of those that are inserted were handed over."""
 
 
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
+
+
 def unheard(rows: int) -> None:
     """Nobody wants to know."""
+
+
+def telling(pieces: Iterable[Rows], written: Written) -> Iterator[Rows]:
+    """The pieces; each is told of when the next one is asked for."""
+    for each in pieces:
+        yield each
+        written(each.num_rows)
 
 
 class TableChanged(Exception):
