@@ -20,8 +20,8 @@ Sample = tuple[tuple[str, ...], float | Durations]
 
 Source = TypeVar("Source")
 
-_ESCAPED = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
-_SPECIAL = ("\\", "\n", '"')
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", '"': '\\"'}
+_ESCAPED = str.maketrans(_ESCAPES)
 _HERE = "\0"
 """The place of a sample's labels in the lines of a histogram."""
 _BOUNDS = (*map(str, BOUNDS_S), "+Inf")
@@ -87,6 +87,6 @@ def _histogram(name: str, labels: str, samples: Iterable[Sample]) -> Iterator[st
 def _escaped(samples: list[Sample]) -> list[Sample]:
     """The samples with labels as the text has them: most are ids and words, which stay."""
     texts = "".join([each for values, _ in samples for each in values])
-    if not any(special in texts for special in _SPECIAL):
+    if not any(special in texts for special in _ESCAPES):
         return samples
     return [(tuple(each.translate(_ESCAPED) for each in values), v) for values, v in samples]
