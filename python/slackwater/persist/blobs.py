@@ -199,8 +199,9 @@ class LocalBlobs:
     def list(self, directory: str) -> Iterator[Blob]:
         def failed(error: OSError) -> None:
             if not isinstance(error, FileNotFoundError):
-                reason = error.strerror or type(error).__name__
-                raise user_error("SLACKWATER_STORAGE_UNREADABLE", path=directory, reason=reason)
+                raise user_error(
+                    "SLACKWATER_STORAGE_UNREADABLE", path=directory, reason=_reason(error)
+                )
 
         for folder, _, names in os.walk(local_path(directory), onerror=failed):
             for name in names:
@@ -308,7 +309,10 @@ def _sync(path: Path) -> None:
 def _storage_error(error: OSError, folder: Path) -> SlackwaterError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return user_error("SLACKWATER_NO_SPACE", what="a data file", path=str(folder))
-    reason = error.strerror or type(error).__name__
     return user_error(
-        "SLACKWATER_STORAGE_UNAVAILABLE", what=f"a data file below {folder}", reason=reason
+        "SLACKWATER_STORAGE_UNAVAILABLE", what=f"a data file below {folder}", reason=_reason(error)
     )
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or type(error).__name__
