@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
 import pytest
 from pyspark.errors import ArithmeticException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.functions import udf
 from tests.support.applications.parts_coordinator import PartsCoordinator
@@ -44,6 +50,165 @@ def test_few_rows_are_computed_without_a_job(
     assert frame.count() == len(expected)
     assert frame.take(2) == found[:2]
     assert frame.tail(1) == found[-1:]
+
+
+FEW = ((1, "x"), (2, "y"), (3, "x"), (4, None), (2, "y"))
+OTHERS = ((2, "b"), (3, "c"), (3, "d"), (5, "e"), (None, "f"))
+
+
+def collected(frame: DataFrame, found: list[Row]) -> None:
+    found.extend(frame.collect())
+
+
+@contextmanager
+def joined_by(spark: SparkSession, adaptive: str, broadcast: str) -> Iterator[None]:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold")
+    before = [spark.conf.get(name) for name in names]
+    try:
+        for name, value in zip(names, (adaptive, broadcast), strict=True):
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in zip(names, before, strict=True):
+            spark.conf.set(name, str(value))
+
+
+JOINED_BY = [("true", "10MB"), ("false", "-1")]
+"""Adaptive execution, or none; the broadcast of a side, or a merge of both."""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT i.k, i.v, j.v FROM {0} i JOIN {1} j ON i.k = j.k",
+        "SELECT i.v, j.v FROM {0} i LEFT JOIN {1} j ON i.k = j.k AND i.v < j.v",
+        "SELECT i.v, j.v FROM {0} i RIGHT JOIN {1} j ON i.k = j.k",
+        "SELECT i.k, j.k FROM {0} i FULL JOIN {1} j ON i.k = j.k",
+        "SELECT k, v FROM {0} WHERE k IN (SELECT k FROM {1})",
+        "SELECT k, v FROM {0} i WHERE NOT EXISTS (SELECT 1 FROM {1} j WHERE i.k = j.k)",
+        "SELECT k, EXISTS (SELECT 1 FROM {1} j WHERE i.k = j.k) AS found FROM {0} i",
+        "SELECT /*+ SHUFFLE_HASH(j) */ i.k, j.v FROM {0} i FULL JOIN {1} j ON i.k = j.k",
+        "SELECT /*+ SHUFFLE_REPLICATE_NL(j) */ i.k, j.v FROM {0} i JOIN {1} j ON i.k = j.k",
+        "SELECT /*+ BROADCAST(i) */ i.k, j.v FROM {0} i JOIN {1} j ON i.k < j.k",
+        "SELECT i.k, j.v FROM {0} i JOIN {1} j ON i.k < j.k",
+        "SELECT i.k, j.v FROM {0} i CROSS JOIN {1} j",
+        "SELECT a.k, c.v FROM {0} a JOIN {1} b ON a.k = b.k JOIN {1} c ON b.v <= c.v",
+        "SELECT a.k, count(*) FROM {0} a JOIN {0} b ON a.k = b.k GROUP BY a.k",
+        "SELECT i.k, j.v FROM {0} i JOIN {1} j ON i.k = j.k ORDER BY j.v DESC LIMIT 2",
+        "SELECT i.k, j.v FROM {0} i JOIN {1} j USING (k) ORDER BY j.v LIMIT 2 OFFSET 1",
+        "SELECT i.k FROM {0} i JOIN {1} j ON i.k = j.k UNION ALL SELECT id FROM range(3)",
+        "SELECT id, count(v) FROM range(0, 6, 1, 3) LEFT JOIN {0} ON id = k GROUP BY id",
+        "SELECT k, v FROM {0} EXCEPT ALL SELECT i.k, i.v FROM {0} i JOIN {1} j ON i.k = j.k",
+        "SELECT i.k, i.v FROM {0} i JOIN {0} j USING (k) INTERSECT ALL SELECT k, v FROM {0}",
+        "SELECT k, v FROM {0} UNION SELECT i.k, j.v FROM {0} i JOIN {1} j ON i.k = j.k",
+        "SELECT k, count(*) FROM (SELECT k FROM {0} UNION ALL SELECT id FROM range(3) "
+        "UNION ALL SELECT i.k FROM {0} i JOIN {1} j ON i.k = j.k) GROUP BY k",
+        "SELECT a.k, a.v, b.n FROM (SELECT k, v FROM {0} UNION ALL SELECT k, v FROM {1}) a "
+        "JOIN (SELECT k, count(*) AS n FROM {1} GROUP BY k UNION ALL SELECT 9, 9) b USING (k)",
+        "SELECT k, sum(k) OVER (PARTITION BY v) FROM (SELECT * FROM {0} UNION ALL TABLE {1})",
+        "SELECT DISTINCT id FROM range(0, 6, 1, 3) JOIN {0} ON id = k",
+        "SELECT count(*) FROM (SELECT * FROM {0} UNION ALL TABLE {1}) WHERE k > 100",
+        "SELECT k, v, count(*) FROM {0} GROUP BY GROUPING SETS ((k), (v), ())",
+        "SELECT k, each FROM {0} LATERAL VIEW explode(array(v, 'z')) AS each",
+        "SELECT k, v FROM (SELECT *, rank() OVER (PARTITION BY v ORDER BY k) AS n FROM {0}) "
+        "WHERE n = 1",
+    ],
+)
+def test_what_few_rows_are_joined_with_is_no_job(
+    spark: SparkSession, env: PartsCoordinator, query: str
+) -> None:
+    for name, rows in (("i", FEW), ("j", OTHERS)):
+        env.create(name, KV).put_inline(kv(*rows), 20)
+        spark.createDataFrame(rows, "k INT, v STRING").createOrReplaceTempView(f"plain_{name}")
+    expected = spark.sql(query.format("plain_i", "plain_j")).collect()
+    for adaptive, broadcast in JOINED_BY:
+        with joined_by(spark, adaptive, broadcast):
+            frame = spark.sql(query.format("i", "j"))
+            found: list[Row] = []
+            assert jobs(spark, partial(collected, frame, found)) == 0
+            if "ORDER BY j" in query:
+                assert found == expected
+            assert bag(found) == bag(expected)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a.k FROM {0} a JOIN {0} b ON a.v = b.v",
+        "SELECT a.k FROM {0} a JOIN {0} b ON a.v = b.v JOIN {0} c ON c.v = b.v AND a.k = c.k",
+        "SELECT a.k FROM {0} a FULL JOIN {0} b ON a.v = b.v",
+        "SELECT k FROM {0} LATERAL VIEW explode(sequence(1, 100)) AS each",
+    ],
+)
+def test_many_rows_of_few_are_a_job(spark: SparkSession, env: PartsCoordinator, query: str) -> None:
+    env.create("i", KV).put_inline(kv(*((k, "x") for k in range(101))), 20)
+    frame = spark.sql(query.format("i"))
+    found: list[Row] = []
+    assert jobs(spark, lambda: found.extend(frame.collect())) > 0
+    assert len(found) == (101 * 100 if "explode" in query else 101 * 101)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM {0} a JOIN {0} b ON a.v = b.v AND a.k > b.k + 2000",
+        "SELECT count(*) FROM {0} a JOIN {0} b ON a.k > b.k + 2000",
+    ],
+)
+def test_many_pairs_of_few_rows_are_a_job(
+    spark: SparkSession, env: PartsCoordinator, query: str
+) -> None:
+    """Their conditions are computed where they can be cancelled, though no pair is a row."""
+    env.create("i", KV).put_inline(kv(*((k, "x") for k in range(1001))), 20)
+    frame = spark.sql(query.format("i"))
+    found: list[Row] = []
+    assert jobs(spark, lambda: found.extend(frame.collect())) > 0
+    assert found == [Row(0)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k FROM i WHERE k NOT IN (SELECT k FROM j WHERE k IS NOT NULL OR k = 7)",
+        "SELECT i.k FROM i LEFT JOIN j ON i.k < j.k WHERE j.k IS NULL",
+        "SELECT k FROM i WHERE (SELECT v FROM j WHERE j.k = i.k) IS NULL",
+    ],
+)
+def test_joins_that_need_a_broadcast_are_jobs(
+    spark: SparkSession, env: PartsCoordinator, query: str
+) -> None:
+    env.create("i", KV).put_inline(kv((1, "x"), (7, "y")), 20)
+    env.create("j", KV).put_inline(kv((1, "b"), (2, "c")), 20)
+    found: list[Row] = []
+    assert jobs(spark, lambda: found.extend(spark.sql(query).collect())) > 0
+    assert found == [Row(7)]
+
+
+CHANGES = [
+    "DELETE FROM t WHERE k > 1",
+    "UPDATE t SET v = concat(v, '!') WHERE k < 3",
+    "DELETE FROM t WHERE EXISTS (SELECT 1 FROM j WHERE j.k = t.k)",
+    "MERGE INTO t USING j ON t.k = j.k AND j.v <> 'c' WHEN MATCHED THEN UPDATE SET v = j.v "
+    "WHEN NOT MATCHED THEN INSERT * WHEN NOT MATCHED BY SOURCE THEN DELETE",
+    "MERGE INTO t USING j ON t.k = j.k WHEN MATCHED THEN DELETE",
+    "MERGE INTO t USING j ON t.k = j.k WHEN NOT MATCHED THEN INSERT *",
+    "INSERT INTO t SELECT i.k, j.v FROM t i JOIN j ON i.k = j.k",
+]
+
+
+@pytest.mark.parametrize("statement", CHANGES)
+def test_a_change_of_few_rows_is_no_job(
+    spark: SparkSession, env: PartsCoordinator, statement: str, tmp_path: Path
+) -> None:
+    """It writes what it would write for rows in a file, which is a job."""
+    env.create("j", KV).put_inline(kv(*OTHERS), 20)
+    env.create("t", KV).put_inline(kv(*FEW), 20)
+    assert jobs(spark, lambda: spark.sql(statement).collect()) == 0
+    of_few = bag(spark.table("t").collect())
+    env.create("f", KV).put_file(tmp_path / "f.parquet", kv(*FEW), 10, 1)
+    of_file = re.sub(r"\bt\b", "f", statement)
+    assert jobs(spark, lambda: spark.sql(of_file).collect()) > 0
+    assert of_few == bag(spark.table("f").collect())
 
 
 def test_adaptive_execution_does_not_run_few_rows(

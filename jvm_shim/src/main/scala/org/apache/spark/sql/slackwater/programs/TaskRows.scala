@@ -14,6 +14,7 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.spark.{SparkContext, SparkEnv, SparkException, TaskContext}
 import org.apache.spark.internal.config.MAX_RESULT_SIZE
 import org.apache.spark.io.CompressionCodec
+import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, UnsafeRow}
 import org.apache.spark.sql.execution.SparkPlan
@@ -112,43 +113,32 @@ private[slackwater] object TaskRows {
   )
 
   /** Keys and rows that `entries` makes of the partitions of a plan: in a job, or in this thread where
-    * the plan is over few rows that are in the driver.
+    * the plan makes few rows of few that are in the driver.
     */
   def by(plan: SparkPlan, keyFields: Int, rowFields: Int)(
       entries: Iterator[InternalRow] => Iterator[(UnsafeRow, UnsafeRow)]
   ): TaskRows = {
-    val isFew = DriverTask.isPossible(plan)
-    val interpreted = if (isFew) DriverTask.interpreted(plan) else None
-    val rows = interpreted.getOrElse(plan).execute()
-    val context = rows.sparkContext
+    val context = plan.session.sparkContext
     // Blocks of a broadcast go when it goes, wherever they are, and whoever put them there.
     val owner = context.broadcast(true)
     val id = owner.id
-    val direct = directBytes(context, rows.getNumPartitions)
-    def made(task: TaskContext, partition: Iterator[InternalRow]): Seq[Piece] = {
+    def made(direct: Long, task: TaskContext, partition: Iterator[InternalRow]): Seq[Piece] = {
       val making = new Making(id, task, direct)
       entries(partition).foreach { case (key, row) => making.add(key, row) }
       making.finished()
     }
-    def ofJob: Seq[Piece] = context
-      .runJob(
-        rows,
-        (task: TaskContext, partition: Iterator[InternalRow]) =>
-          SparkEnv.get.closureSerializer.newInstance().serialize(made(task, partition)).array()
-      )
-      .toSeq
-      .flatMap(unpacked)
-    def ofThisThread: Seq[Piece] = {
-      val conf = plan.conf
-      val known =
-        if (interpreted.isEmpty) DriverTask.propertiesOf(conf) else DriverTask.interpretedIn(conf)
-      DriverTask.run(known) { task =>
-        rows.partitions.toSeq.flatMap(each => made(task, rows.iterator(each, task)))
-      }
+    def ofJob(rows: RDD[InternalRow]): Seq[Piece] = {
+      val direct = directBytes(context, rows.getNumPartitions)
+      def packed(task: TaskContext, partition: Iterator[InternalRow]): Array[Byte] =
+        SparkEnv.get.closureSerializer
+          .newInstance()
+          .serialize(made(direct, task, partition))
+          .array()
+      context.runJob(rows, packed(_, _)).toSeq.flatMap(unpacked)
     }
     try {
-      val isHere = isFew && DriverTask.isNarrow(rows)
-      val pieces = (if (isHere) ofThisThread else ofJob).toIndexedSeq
+      val here = DriverTask.partitions(plan)(made(directBytes(context, 1), _, _))
+      val pieces = here.fold(ofJob, _.flatten).toIndexedSeq
       new TaskRows(keyFields, rowFields, pieces, () => owner.destroy(blocking = false))
     } catch {
       case failure: Throwable =>

@@ -3,17 +3,13 @@ package org.apache.spark.sql.slackwater.write
 import java.util.UUID
 
 import org.apache.spark.sql.DataFrame
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.{Dataset, SparkSession}
 import org.apache.spark.sql.connector.write.{SupportsTruncate, V1Write, WriteBuilder}
-import org.apache.spark.sql.execution.{QueryExecution, SparkPlan}
-import org.apache.spark.sql.slackwater.hold.{BindScope, Hold, Outcome}
-import org.apache.spark.sql.slackwater.process.{SparkSessions, WriteProgress}
-import org.apache.spark.sql.slackwater.protocol.Wire
-import org.apache.spark.sql.slackwater.scan.execution.DriverTask
+import org.apache.spark.sql.execution.QueryExecution
+import org.apache.spark.sql.slackwater.hold.{BindScope, Outcome}
+import org.apache.spark.sql.slackwater.process.SparkSessions
 import org.apache.spark.sql.sources.InsertableRelation
-import org.apache.spark.sql.types.StructType
 
 /** `INSERT` and its overwriting forms, `TRUNCATE`, and DataFrame writes. */
 private[slackwater] final class InsertBuilder(table: WriteTarget)
@@ -41,7 +37,8 @@ private[slackwater] object Insert {
     val scope = new BindScope(Seq(table.lockedId))
     try {
       val plan = BindScope.within(scope)(query.executedPlan)
-      table.take(rows(Target(table, mode), query.sparkSession, plan, scope.holds))
+      val target = Target(table, mode)
+      table.take(WrittenRows.of(target, query.sparkSession, plan, scope.holds)(identity))
     } catch {
       case failure: Throwable =>
         scope.holds.foreach(_.release(Outcome.failed(failure)))
@@ -61,7 +58,7 @@ private[slackwater] object Insert {
       val written = targets.zip(bound(scope)).map { case (target, query) =>
         query.setAnalyzed()
         val plan = BindScope.within(scope)(session.sessionState.executePlan(query).executedPlan)
-        rows(target, session, plan, Nil)
+        WrittenRows.of(target, session, plan, Nil)(identity)
       }
       val body = SparkSessions.request(session).put("write_id", UUID.randomUUID.toString)
       val hold = scope.holds.headOption
@@ -77,34 +74,9 @@ private[slackwater] object Insert {
     } finally scope.holds.foreach(_.release())
   }
 
-  private def rows(
-      target: Target,
-      session: SparkSession,
-      plan: SparkPlan,
-      holds: => Seq[Hold]
-  ): WrittenRows = {
-    val write = new TableWrite(session, target.table, target.mode)
-    lazy val sink = write.sink(InlineLimit.statement)
-    val parts = WriteProgress.during(session, target.table.coordinator) {
-      DriverTask.execute(plan) match {
-        case Right(rows) if fits(rows) => Seq(local(rows, write.schema))
-        case Right(rows)               => Seq(sink.drain(0, rows.iterator))
-        case Left(rows)                =>
-          val limit = InlineLimit.ofTask(rows.sparkContext, rows.getNumPartitions)
-          Written.byJob(rows, write.sink(limit))
-      }
-    }
-    new WrittenRows(write, holds, parts, sink)
-  }
-
   /** Leaves the table empty. */
   def nothing(table: WriteTarget): Unit = {
     val write = new TableWrite(SparkSession.active, table, WriteMode.Overwrite)
     val _ = write.commit(None, Nil, throw new IllegalStateException("no rows need no file"))
   }
-
-  private def fits(rows: Array[InternalRow]): Boolean = rows.length <= InlineLimit.statement.rows
-
-  private def local(rows: Array[InternalRow], schema: StructType): Written =
-    Written(Option.when(rows.nonEmpty)(Wire.encode(rows.iterator, schema)), rows.length.toLong, Nil)
 }

@@ -1,20 +1,19 @@
 package org.apache.spark.sql.slackwater.write
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{GenericInternalRow, JoinedRow}
+import org.apache.spark.sql.catalyst.util.{RowDeltaUtils, WriteDeltaProjections}
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.MetadataColumn
 import org.apache.spark.sql.connector.expressions.{Expressions, NamedReference}
 import org.apache.spark.sql.connector.read.ScanBuilder
 import org.apache.spark.sql.connector.write._
+import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.slackwater.hold.{Hold, Holds}
-import org.apache.spark.sql.slackwater.process.WriteProgress
 import org.apache.spark.sql.slackwater.protocol.DataErrors
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
-import org.apache.spark.util.CollectionAccumulator
 
 /** UPDATE, DELETE and MERGE as diffs: an old row goes with -1, a new one comes with +1.
   *
@@ -36,86 +35,67 @@ private[slackwater] final class RowLevel(
   override def newScanBuilder(options: CaseInsensitiveStringMap): ScanBuilder =
     throw DataErrors.unbound(table.name)
   override def newWriteBuilder(info: LogicalWriteInfo): DeltaWriteBuilder = new DeltaWriteBuilder {
-    override def build(): DeltaWrite = new DiffWrite(table, hold)
+    override def build(): DeltaWrite = new DiffWrite(table, command, hold)
   }
 }
 
-private[slackwater] final class DiffWrite(table: WriteTarget, hold: Option[Hold])
-    extends DeltaWrite {
+/** What `DiffWriteExec` runs. */
+private[slackwater] final class DiffWrite(
+    table: WriteTarget,
+    val command: RowLevelOperation.Command,
+    hold: Option[Hold]
+) extends DeltaWrite {
   override def description: String = s"diffs of ${table.name}"
   override def toString: String = description
-  override def toBatch: DeltaBatchWrite = new DiffBatch(SparkSession.active, table, hold)
-}
 
-private final class DiffBatch(session: SparkSession, table: WriteTarget, hold: Option[Hold])
-    extends DeltaBatchWrite {
-  private val write = new TableWrite(session, table, WriteMode.Diff)
-  private lazy val sink = write.sink(InlineLimit.statement)
-  // Messages of writers go through the application's serializer, which may know no class of ours.
-  private val written = session.sparkContext.collectionAccumulator[Array[Byte]]
+  /** Spark's own operator would run a job for a single row. */
+  override def toBatch: DeltaBatchWrite = throw new UnsupportedOperationException(description)
 
-  private var progress: Option[WriteProgress] = None
-
-  override def createBatchWriterFactory(info: PhysicalWriteInfo): DeltaWriterFactory = {
-    val limited = sink.limitedTo(InlineLimit.ofTask(session.sparkContext, info.numPartitions))
-    progress = Some(WriteProgress.begin(session, table.coordinator))
-    new DiffWriterFactory(limited, written, table.columns.length)
-  }
-
-  private def over(failed: Boolean): Unit = {
-    progress.foreach(_.end(failed))
-    progress = None
-  }
-
-  override def commit(messages: Array[WriterCommitMessage]): Unit =
-    try {
-      over(failed = false)
-      val parts = written.value.asScala.toSeq.map(Written.unpacked)
-      val _ = write.commit(hold, parts, sink)
-    } finally hold.foreach(_.release())
-
-  /** The end of the execution says with which failure, and comes just after. */
-  override def abort(messages: Array[WriterCommitMessage]): Unit = {
-    over(failed = true)
-    if (Holds.executionOf(session).isEmpty) hold.foreach(_.release())
+  /** Commits the diffs that `operations` makes of the rows of a plan. */
+  def run(session: SparkSession, plan: SparkPlan, operations: Operations): Unit = {
+    val target = Target(table, WriteMode.Diff)
+    try WrittenRows.of(target, session, plan, hold.toSeq)(operations).commit()
+    catch {
+      case failure: Throwable =>
+        // The end of an execution says with which failure, and comes just after.
+        if (Holds.executionOf(session).isEmpty) hold.foreach(_.release())
+        throw failure
+    }
   }
 }
 
-private final class DiffWriterFactory(
-    sink: RowSink,
-    written: CollectionAccumulator[Array[Byte]],
-    width: Int
-) extends DeltaWriterFactory {
-  override def createWriter(partition: Int, task: Long): DeltaWriter[InternalRow] =
-    new DiffWriter(sink.open(partition), written, width)
-}
-
-private final class DiffWriter(
-    sink: RowSink#OpenSink,
-    written: CollectionAccumulator[Array[Byte]],
-    width: Int
-) extends DeltaWriter[InternalRow] {
-  private val minus = new GenericInternalRow(Array[Any](-1L))
-  private val plus = new GenericInternalRow(Array[Any](1L))
-  private val joined = new JoinedRow()
-
-  override def delete(metadata: InternalRow, id: InternalRow): Unit =
-    sink.write(joined(id.getStruct(0, width), minus))
-  override def insert(row: InternalRow): Unit = sink.write(joined(row, plus))
-  override def update(metadata: InternalRow, id: InternalRow, row: InternalRow): Unit = {
-    delete(metadata, id)
-    insert(row)
+/** Rows of operations as Spark plans them, as rows with diffs.
+  *
+  * `retracted` and `added` count them.
+  */
+private[slackwater] final class Operations(
+    projections: WriteDeltaProjections,
+    retracted: SQLMetric,
+    added: SQLMetric
+) extends (Iterator[InternalRow] => Iterator[InternalRow])
+    with Serializable {
+  override def apply(rows: Iterator[InternalRow]): Iterator[InternalRow] = {
+    val minus = new GenericInternalRow(Array[Any](-1L))
+    val plus = new GenericInternalRow(Array[Any](1L))
+    val joined = new JoinedRow()
+    val old = projections.rowIdProjection
+    lazy val whole = projections.rowProjection.get
+    lazy val width = old.schema.head.dataType.asInstanceOf[StructType].length
+    rows.map { row =>
+      row.getInt(0) match {
+        case RowDeltaUtils.DELETE_OPERATION =>
+          retracted += 1
+          old.project(row)
+          joined(old.getStruct(0, width), minus)
+        case RowDeltaUtils.INSERT_OPERATION | RowDeltaUtils.REINSERT_OPERATION =>
+          added += 1
+          whole.project(row)
+          joined(whole, plus)
+        // RowLevel wants an update as two rows.
+        case other => throw new IllegalStateException(s"operation $other")
+      }
+    }
   }
-  override def commit(): WriterCommitMessage = {
-    written.add(Written.packed(sink.commit()))
-    DiffWriter.noMessage
-  }
-  override def abort(): Unit = sink.abort()
-  override def close(): Unit = ()
-}
-
-private object DiffWriter {
-  val noMessage: WriterCommitMessage = null
 }
 
 /** The whole row as one value: what UPDATE, DELETE and MERGE retract. */

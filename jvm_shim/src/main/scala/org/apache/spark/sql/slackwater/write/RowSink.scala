@@ -61,10 +61,10 @@ private[slackwater] object Written {
 
   /** As bytes, which any serializer of the application's takes: it may refuse unregistered classes.
     */
-  def packed(written: Written): Array[Byte] =
+  private def packed(written: Written): Array[Byte] =
     SparkEnv.get.closureSerializer.newInstance().serialize(written).array()
 
-  def unpacked(bytes: Array[Byte]): Written =
+  private def unpacked(bytes: Array[Byte]): Written =
     SparkEnv.get.closureSerializer
       .newInstance()
       .deserialize[Written](ByteBuffer.wrap(bytes), Thread.currentThread.getContextClassLoader)

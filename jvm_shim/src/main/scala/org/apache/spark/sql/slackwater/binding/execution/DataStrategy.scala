@@ -4,10 +4,15 @@ import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier
 import org.apache.spark.sql.catalyst.plans.logical.{
   CreateMaterializedViewAsSelect,
   LogicalPlan,
-  ReturnAnswer
+  ReturnAnswer,
+  WriteDelta
 }
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
+import org.apache.spark.sql.execution.datasources.v2.{
+  DataSourceV2ScanRelation,
+  DataSourceV2Strategy
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.{SeveralInserts, Statement}
@@ -30,6 +35,7 @@ import org.apache.spark.sql.slackwater.scan.logical.{
   UnboundScan
 }
 import org.apache.spark.sql.slackwater.shims.V2Relation
+import org.apache.spark.sql.slackwater.write.DiffWrite
 
 /** Plans statements and inline rows, and refuses what was never bound.
   *
@@ -42,6 +48,8 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case ReturnAnswer(statement: Statement) =>
       Seq(StatementExec.of(statement, planLater(ReturnAnswer(statement.child))))
     case statement: Statement => Seq(StatementExec.of(statement, planLater(statement.child)))
+    case delta: WriteDelta if delta.write.exists(_.isInstanceOf[DiffWrite]) =>
+      new DataSourceV2Strategy(SparkSession.active)(delta).map(DiffWriteExec.of)
     case SeveralInserts(targets, queries) => Seq(SeveralInsertsExec(targets, queries))
     case inline: InlineRows               =>
       Seq(InlineRowsExec(inline.label, inline.output, inline.rows, inline.strategy))

@@ -8,7 +8,7 @@ import org.apache.spark.sql.catalyst.plans.physical.Partitioning
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.slackwater.protocol.DataErrors
-import org.apache.spark.sql.slackwater.scan.execution.{DriverTask, OnePartitionExec, RunsPlan}
+import org.apache.spark.sql.slackwater.scan.execution.{DriverTask, RunsPlan}
 import org.apache.spark.util.AccumulatorV2
 
 /** The most bytes that the rows of a query may have which an action brings to the driver.
@@ -23,19 +23,24 @@ private[execution] final case class ResultLimit(bytes: Long) {
   def collect(
       plan: SparkPlan
   )(action: SparkPlan => Array[InternalRow]): Array[InternalRow] = {
-    val counter = ResultCounter.of(plan.session.sparkContext, bytes)
-    def counted(last: SparkPlan) = action(ResultLimit.counting(last, counter))
-    val rows =
-      try {
-        DriverTask.unadapted(plan) match {
-          case adaptive: AdaptiveSparkPlanExec => adaptive.withFinalPlanUpdate(counted)
-          case other                           => counted(other)
-        }
-      } catch {
-        case _: SparkException if counter.value > bytes => throw DataErrors.resultSize(bytes)
+    val rows = DriverTask.alone(plan)(counted(_)(action)).getOrElse {
+      plan match {
+        case adaptive: AdaptiveSparkPlanExec => adaptive.withFinalPlanUpdate(counted(_)(action))
+        case other                           => counted(other)(action)
       }
+    }
     if (rows.iterator.map(ResultCounter.sizeOf).sum > bytes) throw DataErrors.resultSize(bytes)
     rows
+  }
+
+  private def counted(
+      plan: SparkPlan
+  )(action: SparkPlan => Array[InternalRow]): Array[InternalRow] = {
+    val counter = ResultCounter.of(plan.session.sparkContext, bytes)
+    try action(ResultLimit.counting(plan, counter))
+    catch {
+      case _: SparkException if counter.value > bytes => throw DataErrors.resultSize(bytes)
+    }
   }
 
   /** The rows of a query whose jobs end with an error when they are too much.
@@ -53,16 +58,8 @@ private object ResultLimit {
     */
   private def counting(plan: SparkPlan, counter: ResultCounter): SparkPlan = plan match {
     case limit: CollectLimitExec => limit.copy(child = counting(limit.child, counter))
-    case first: TakeOrderedAndProjectExec if DriverTask.isPossible(first.child) =>
-      CountedRowsExec(sorted(first), counter)
     case other if declares(other, "executeCollect") => other
     case other                                      => CountedRowsExec(other, counter)
-  }
-
-  /** The same in one task, which needs no job. */
-  private def sorted(first: TakeOrderedAndProjectExec): SparkPlan = {
-    val all = SortExec(first.sortOrder, global = false, OnePartitionExec(first.child))
-    ProjectExec(first.projectList, GlobalLimitExec(first.limit, all, first.offset))
   }
 
   private def declares(plan: SparkPlan, method: String): Boolean =

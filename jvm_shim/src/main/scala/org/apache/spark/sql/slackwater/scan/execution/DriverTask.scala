@@ -8,54 +8,50 @@ import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions.{
-  Expression,
-  Nondeterministic,
-  UserDefinedExpression
-}
 import org.apache.spark.sql.execution._
-import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
-import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
 import org.apache.spark.sql.execution.metric.SQLMetrics
-import org.apache.spark.sql.execution.window.WindowExecBase
 import org.apache.spark.sql.internal.SQLConf
-
-/** Runs another plan as it is; it needs a job where that one does. */
-private[slackwater] trait RunsPlan extends SparkPlan {
-  def child: SparkPlan
-}
 
 /** What a task does, done by the thread of the driver that wants it: for few rows it takes longer to
   * schedule a job than to compute them.
   */
 private[slackwater] object DriverTask {
 
-  /** Of so many rows at most a plan is computed here. */
-  private val mostRows = 10000
-
-  /** Of so many rows at most it is not compiled. */
-  private val mostInterpreted = 1000
-
   /** Tasks of jobs count upwards from 0; memory is accounted by this number. */
   private val attempts = new AtomicLong(-1)
 
-  /** The rows of a plan that has them in the driver, or makes them of few that are there; else what a
-    * job runs over. The plan is executed once.
+  /** The rows of a plan that has them in the driver, or makes few of few that are there; else what a
+    * job runs over.
     */
   def execute(plan: SparkPlan): Either[RDD[InternalRow], Array[InternalRow]] =
     present(plan).map(Right(_)).getOrElse {
-      val few = isPossible(plan)
+      partitions(plan)((_, rows) => rows.map(_.copy()).toArray).map(_.flatten.toArray)
+    }
+
+  /** What `body` makes of each partition of a plan that makes few rows of few that are in the driver,
+    * in a task of this thread; else what a job runs over. When rows turn out to be many, `body` may
+    * have been called in vain.
+    */
+  def partitions[A](plan: SparkPlan)(
+      body: (TaskContext, Iterator[InternalRow]) => A
+  ): Either[RDD[InternalRow], Seq[A]] =
+    if (FewRows.isInterpreted(plan)) inForm(plan)(interpreted(_)(body)).toRight(plan.execute())
+    else {
       val made = plan.execute()
-      if (few && isNarrow(made)) Right(computed(plan, made)) else Left(made)
+      if (FewRows.isPossible(plan) && isNarrow(made))
+        Right(computed(plan, made, propertiesOf(plan.conf))(body))
+      else Left(made)
     }
 
   /** The same rows; None: it needs a job. */
   def rows(plan: SparkPlan): Option[Array[InternalRow]] =
-    if (hasRows(plan) || isPossible(plan)) execute(plan).toOption else None
+    if (hasRows(plan) || FewRows.isPossible(plan)) execute(plan).toOption else None
 
   /** The rows of a plan that has them in the driver, however many; None: they are to be computed. */
-  def present(plan: SparkPlan): Option[Array[InternalRow]] =
-    Option.when(hasRows(plan))(plan.executeCollect())
+  def present(plan: SparkPlan): Option[Array[InternalRow]] = plan match {
+    case one: OnePartitionExec => present(one.child)
+    case other                 => Option.when(hasRows(other))(other.executeCollect())
+  }
 
   private def hasRows(plan: SparkPlan): Boolean = plan match {
     case _: LocalTableScanExec | _: InlineRowsExec | _: CommandResultExec => true
@@ -64,68 +60,41 @@ private[slackwater] object DriverTask {
     case _                                                                => false
   }
 
-  /** The plan of an action, without adaptive execution where it is computed here and not compiled:
-    * that would plan nothing else, and compile it, run it in another thread, and describe it anew.
+  /** What `use` makes of a plan of the same rows that is not compiled and needs no job when it is given
+    * to `execute` or `partitions`; None: `plan` has its rows, or is over many rows, or makes many, of
+    * which `use` may have seen a part.
+    *
+    * Adaptive execution would plan nothing else, and compile it, run it in another thread, and
+    * describe it anew.
     */
-  def unadapted(plan: SparkPlan): SparkPlan = plan match {
-    case adaptive: AdaptiveSparkPlanExec if isPossible(adaptive) =>
-      interpreted(adaptive.initialPlan).getOrElse(adaptive)
-    case other => other
+  def alone[A](plan: SparkPlan)(use: SparkPlan => A): Option[A] =
+    if (hasRows(plan) || !FewRows.isInterpreted(plan)) None else inForm(plan)(use)
+
+  private def inForm[A](plan: SparkPlan)(use: SparkPlan => A): Option[A] =
+    // Who has made this form knows the plan that a job is to have.
+    if (FewRows.isInOneTask(plan)) Some(use(plan))
+    else
+      try Some(use(FewRows.inOneTask(plan)))
+      catch { case NeedsJob => None }
+
+  private def interpreted[A](plan: SparkPlan)(
+      body: (TaskContext, Iterator[InternalRow]) => A
+  ): Seq[A] = {
+    val made = plan.execute()
+    if (!isNarrow(made)) throw NeedsJob
+    if (made.getNumPartitions != 1)
+      throw new IllegalStateException(s"${made.getNumPartitions} partitions in one task")
+    computed(plan, made, interpretedIn(plan.conf))(body)
   }
 
-  private def computed(plan: SparkPlan, made: RDD[InternalRow]): Array[InternalRow] = {
-    val known = if (isFew(plan)) interpretedIn(plan.conf) else propertiesOf(plan.conf)
+  private def computed[A](plan: SparkPlan, made: RDD[InternalRow], known: Properties)(
+      body: (TaskContext, Iterator[InternalRow]) => A
+  ): Seq[A] = {
     val all = run(known) { context =>
-      made.partitions.flatMap(made.iterator(_, context).map(_.copy()))
+      made.partitions.toSeq.map(each => body(context, made.iterator(each, context)))
     }
     post(plan)
     all
-  }
-
-  /** Whether the plan may be computed here, where its rows are in one task. */
-  def isPossible(plan: SparkPlan): Boolean = plan match {
-    case local: InlineRowsExec     => local.rows.sizeIs <= mostRows
-    case local: LocalTableScanExec => local.rows.sizeIs <= mostRows
-    case range: RangeExec          => range.numElements <= mostRows
-    // What it plans anew while it runs is what shuffles have brought, and there are none.
-    case adaptive: AdaptiveSparkPlanExec                  => isPossible(adaptive.initialPlan)
-    case _: WholeStageCodegenExec | _: InputAdapter       => plan.children.forall(isPossible)
-    case _: OnePartitionExec | _: UnionExec | _: RunsPlan => plan.children.forall(isPossible)
-    case _: IndexLookupJoinExec                           => plan.children.forall(isPossible)
-    case _: ProjectExec | _: FilterExec | _: BaseAggregateExec | _: SortExec | _: BaseLimitExec |
-        _: WindowExecBase =>
-      !plan.expressions.exists(_.exists(mayWait)) && plan.children.forall(isPossible)
-    case _ => false
-  }
-
-  /** A plan that computes the same without being compiled; None: it is over so many rows that to
-    * compile it takes less time. It has metrics of its own.
-    */
-  def interpreted(plan: SparkPlan): Option[SparkPlan] =
-    Option.when(isFew(plan)) {
-      plan.transformUp {
-        case stage: WholeStageCodegenExec => stage.child
-        case input: InputAdapter          => input.child
-      }
-    }
-
-  /** Whether it is over so few rows that to compile it takes longer than to compute it. */
-  private def isFew(plan: SparkPlan): Boolean = plan
-    .collectLeaves()
-    .map {
-      case local: InlineRowsExec     => BigInt(local.rows.size)
-      case local: LocalTableScanExec => BigInt(local.rows.size)
-      case range: RangeExec          => range.numElements
-      case _                         => BigInt(Long.MaxValue)
-    }
-    .sum <= mostInterpreted
-
-  /** Functions of users and methods that are called by name may do anything: in a job they can be
-    * cancelled.
-    */
-  private def mayWait(expression: Expression): Boolean = expression match {
-    case _: UserDefinedExpression | _: Nondeterministic => true
-    case _                                              => false
   }
 
   /** Runs `body` as the one task of a stage, in this thread. */
@@ -163,7 +132,7 @@ private[slackwater] object DriverTask {
   }
 
   /** What tasks know of the session, of plans that are not compiled. */
-  def interpretedIn(conf: SQLConf): Properties = {
+  private def interpretedIn(conf: SQLConf): Properties = {
     val properties = propertiesOf(conf)
     properties.setProperty(SQLConf.CODEGEN_FACTORY_MODE.key, "NO_CODEGEN")
     properties
