@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.applications.application import Application
 
-pytestmark = [pytest.mark.spark, pytest.mark.postgres]
+pytestmark = [pytest.mark.spark, pytest.mark.postgres, pytest.mark.nightly]
 
 VIEW = "SELECT v, count(*) AS n, sum(k) AS total FROM t GROUP BY v"
 

@@ -158,6 +158,7 @@ def test_executors_write_and_read_files(application):
     ]
 
 
+@pytest.mark.nightly
 def test_views_are_maintained_by_executors(application):
     application.sql("CREATE TABLE facts (g INT, n BIGINT)")
     application.sql("CREATE TABLE names (g INT, name STRING)")
