@@ -123,13 +123,15 @@ def test_keys_come_in_any_order_and_once(bench, expected):
         "semi": "SELECT w FROM b WHERE EXISTS"
         " (SELECT 1 FROM a WHERE a.k = b.k AND a.v <=> b.w AND a.s > 'a')",
         "twice": "SELECT x.s FROM a x JOIN a y ON x.k = y.k AND x.v = y.k",
+        "groups": "SELECT k, v, max_by(s, p) AS s, median(p) AS m FROM a GROUP BY k, v",
+        "windows": "SELECT k, rank() OVER (PARTITION BY k, v ORDER BY p) AS r FROM a",
     }
     history(bench, (3, 6, 11), lambda: [bench.view(n, q, as_of=1) for n, q in queries.items()])
     for name, query in queries.items():
         for at in range(1, LAST + 1):
             assert bench.rows(name, at) == expected(in_duck(query), at), (name, at)
     assert [each for each in arranged(bench) if len(each[1]) > 1] == [
-        ("a", ("index-a-0", "inner", "semi", "twice")),
+        ("a", ("groups", "index-a-0", "inner", "semi", "twice", "windows")),
         ("b", ("index-b-1", "semi")),
     ]
 

@@ -439,7 +439,11 @@ class _Lowering:
         out: tuple[ColumnNumber, ...],
     ) -> StepNumber:
         step = self.step(below)
-        arranged, _ = self._looked_up(below, keys, (True,) * len(keys))
+        # The groups that have changed are looked up by the keys in the order of the arrangement.
+        found = self._served(below, keys)
+        if found is not None:
+            keys = _in_order(keys, found.order)
+        arranged = self._in_this_order(below, keys, (True,) * len(keys))
         return self.add(RecomputeGroupsStep(step, node, arranged, once, out))
 
     def _refuse_unless_exact(self, call: AggregateCall) -> None:
