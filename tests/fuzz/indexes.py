@@ -65,7 +65,7 @@ class Indexes:
         chosen = ", ".join(f"c{i} AS key{n}" for n, i in enumerate(keys))
         query = f"SELECT *, {chosen} FROM (\n{view.spark}\n) AS q({named})"
         try:
-            flow = self.bench.index(name, query, len(keys), view.settings, functions)
+            flow = self.bench.index(name, query, len(keys), view.settings, functions, is_view=True)
         except (NotMaintained, SlackwaterError):
             return
         self.flows[name], self._keys[name] = flow, keys

@@ -208,17 +208,19 @@ class Bench:
         keys: int,
         settings: Mapping[str, str] = {},
         functions: Sequence[Function] = (),
+        is_view: bool = False,
     ) -> Dataflow:
         """The dataflow of an index over the rows of a query, by the last `keys` columns.
 
-        Nobody maintains it yet. Raises NotMaintained.
+        `is_view`: these are computed, though each of one row. Nobody maintains it yet. Raises
+        NotMaintained.
         """
         engine = self.engine.under(settings)
         indexed = Indexed(indexes=tuple(self.indexes))
         kept = engine.plan(query, "slackwater", ("default",), Known(functions), indexed)
         # As if the query selected from a plain view, which the engine does not know.
-        of_view = not all(isinstance(node, Source | Project) for node in kept.plan.nodes)
-        selected = replace(kept, plan=replace(kept.plan, selects=of_view))
+        of_rows = all(isinstance(node, Source | Project) for node in kept.plan.nodes)
+        selected = replace(kept, plan=replace(kept.plan, selects=is_view or not of_rows))
         return Dataflow(
             global_id=GlobalId(f"index-{name}"),
             name=f"the index on {name}",
