@@ -109,6 +109,12 @@ JOINED_BY = [("true", "10MB"), ("false", "-1")]
         "SELECT DISTINCT id FROM range(0, 6, 1, 3) JOIN {0} ON id = k",
         "SELECT count(*) FROM (SELECT * FROM {0} UNION ALL TABLE {1}) WHERE k > 100",
         "SELECT k, v, count(*) FROM {0} GROUP BY GROUPING SETS ((k), (v), ())",
+        "SELECT g.k, g.n, j.v FROM (SELECT k, v, count(*) AS n FROM {0} GROUP BY CUBE (k, v)) g "
+        "JOIN {1} j ON g.k = j.k UNION ALL SELECT k, k, v FROM {0}",
+        "SELECT a.x, b.k FROM (SELECT i.k AS x, j.k AS y FROM {0} i CROSS JOIN {1} j) a "
+        "JOIN {1} b ON a.y = b.k UNION ALL SELECT k, k FROM {0}",
+        "SELECT a.x, b.k FROM (SELECT i.k AS x, j.k AS y FROM {0} i FULL JOIN {1} j USING (k)) a "
+        "JOIN {1} b ON a.y = b.k JOIN (SELECT explode(array(k, 2)) AS e FROM {0}) c ON c.e = b.k",
         "SELECT k, each FROM {0} LATERAL VIEW explode(array(v, 'z')) AS each",
         "SELECT k, v FROM (SELECT *, rank() OVER (PARTITION BY v ORDER BY k) AS n FROM {0}) "
         "WHERE n = 1",

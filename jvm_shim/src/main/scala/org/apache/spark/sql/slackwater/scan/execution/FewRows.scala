@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.optimizer.BuildRight
 import org.apache.spark.sql.catalyst.plans.{InnerLike, LeftSingle}
-import org.apache.spark.sql.catalyst.plans.physical.Partitioning
+import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
 import org.apache.spark.sql.execution._
 import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec
 import org.apache.spark.sql.execution.aggregate.BaseAggregateExec
@@ -185,11 +185,12 @@ private[execution] object FewRows {
 /** A plan makes more rows of few than a thread of the driver is to compute. */
 private[execution] object NeedsJob extends RuntimeException with NoStackTrace
 
-/** The rows of `child`. Raises `NeedsJob` in the task when they are more than `most`. */
+/** The rows of `child` in one task. Raises `NeedsJob` there when they are more than `most`. */
 private[execution] final case class BoundedRowsExec(child: SparkPlan, most: Long)
     extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output
-  override def outputPartitioning: Partitioning = child.outputPartitioning
+  // Some operators do not know how many partitions they have, and joins ask.
+  override def outputPartitioning: Partitioning = SinglePartition
   override def outputOrdering: Seq[SortOrder] = child.outputOrdering
   override protected def doExecute(): RDD[InternalRow] = {
     val limit = most
