@@ -7,12 +7,8 @@ import org.apache.spark.sql.catalyst.plans.logical.{
   ReturnAnswer,
   WriteDelta
 }
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.{SparkPlan, SparkStrategy}
-import org.apache.spark.sql.execution.datasources.v2.{
-  DataSourceV2ScanRelation,
-  DataSourceV2Strategy
-}
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.slackwater.binding.{MzNow, Ours}
 import org.apache.spark.sql.slackwater.binding.logical.{SeveralInserts, Statement}
@@ -48,8 +44,8 @@ private[slackwater] object DataStrategy extends SparkStrategy {
     case ReturnAnswer(statement: Statement) =>
       Seq(StatementExec.of(statement, planLater(ReturnAnswer(statement.child))))
     case statement: Statement => Seq(StatementExec.of(statement, planLater(statement.child)))
-    case delta: WriteDelta if delta.write.exists(_.isInstanceOf[DiffWrite]) =>
-      new DataSourceV2Strategy(SparkSession.active)(delta).map(DiffWriteExec.of)
+    case delta: WriteDelta    =>
+      delta.write.toSeq.collect { case diffs: DiffWrite => DiffWriteExec.of(delta, diffs) }.flatten
     case SeveralInserts(targets, queries) => Seq(SeveralInsertsExec(targets, queries))
     case inline: InlineRows               =>
       Seq(InlineRowsExec(inline.label, inline.output, inline.rows, inline.strategy))

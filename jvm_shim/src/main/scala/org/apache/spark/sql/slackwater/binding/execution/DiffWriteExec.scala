@@ -2,11 +2,16 @@ package org.apache.spark.sql.slackwater.binding.execution
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.Attribute
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta
 import org.apache.spark.sql.catalyst.util.WriteDeltaProjections
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.write.RowLevelOperation.Command
 import org.apache.spark.sql.execution.{SparkPlan, SQLExecution, UnaryExecNode}
-import org.apache.spark.sql.execution.datasources.v2.{V2CommandExec, WriteDeltaExec}
+import org.apache.spark.sql.execution.datasources.v2.{
+  DataSourceV2Strategy,
+  V2CommandExec,
+  WriteDeltaExec
+}
 import org.apache.spark.sql.execution.metric.{SQLMetric, SQLMetrics}
 import org.apache.spark.sql.slackwater.write.{DiffWrite, Operations}
 
@@ -50,13 +55,8 @@ private[slackwater] final case class DiffWriteExec(
 private[slackwater] object DiffWriteExec {
 
   /** In place of what Spark plans for a write of diffs. */
-  def of(planned: SparkPlan): SparkPlan = planned match {
-    case delta: WriteDeltaExec =>
-      delta.write match {
-        case diffs: DiffWrite =>
-          DiffWriteExec(delta.query, diffs, delta.projections, delta.refreshCache)
-        case _ => delta
-      }
-    case other => other
-  }
+  def of(delta: WriteDelta, write: DiffWrite): Seq[SparkPlan] =
+    new DataSourceV2Strategy(SparkSession.active)(delta).collect { case planned: WriteDeltaExec =>
+      DiffWriteExec(planned.query, write, planned.projections, planned.refreshCache)
+    }
 }

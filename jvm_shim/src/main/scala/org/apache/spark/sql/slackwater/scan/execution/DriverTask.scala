@@ -35,7 +35,10 @@ private[slackwater] object DriverTask {
   def partitions[A](plan: SparkPlan)(
       body: (TaskContext, Iterator[InternalRow]) => A
   ): Either[RDD[InternalRow], Seq[A]] =
-    if (FewRows.isInterpreted(plan)) inForm(plan)(interpreted(_)(body)).toRight(plan.execute())
+    // Who has made this form knows the plan that a job is to have.
+    if (FewRows.isInOneTask(plan)) Right(interpreted(plan)(body))
+    else if (FewRows.isInterpreted(plan))
+      inForm(plan)(interpreted(_)(body)).toRight(plan.execute())
     else {
       val made = plan.execute()
       if (FewRows.isPossible(plan) && isNarrow(made))
@@ -45,7 +48,9 @@ private[slackwater] object DriverTask {
 
   /** The same rows; None: it needs a job. */
   def rows(plan: SparkPlan): Option[Array[InternalRow]] =
-    if (hasRows(plan) || FewRows.isPossible(plan)) execute(plan).toOption else None
+    if (hasRows(plan) || FewRows.isInOneTask(plan) || FewRows.isPossible(plan))
+      execute(plan).toOption
+    else None
 
   /** The rows of a plan that has them in the driver, however many; None: they are to be computed. */
   def present(plan: SparkPlan): Option[Array[InternalRow]] = plan match {
@@ -71,11 +76,8 @@ private[slackwater] object DriverTask {
     if (hasRows(plan) || !FewRows.isInterpreted(plan)) None else inForm(plan)(use)
 
   private def inForm[A](plan: SparkPlan)(use: SparkPlan => A): Option[A] =
-    // Who has made this form knows the plan that a job is to have.
-    if (FewRows.isInOneTask(plan)) Some(use(plan))
-    else
-      try Some(use(FewRows.inOneTask(plan)))
-      catch { case NeedsJob => None }
+    try Some(use(FewRows.inOneTask(plan)))
+    catch { case NeedsJob => None }
 
   private def interpreted[A](plan: SparkPlan)(
       body: (TaskContext, Iterator[InternalRow]) => A

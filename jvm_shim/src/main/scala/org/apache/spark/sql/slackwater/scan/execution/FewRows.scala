@@ -80,10 +80,9 @@ private[execution] object FewRows {
         case join: BaseJoinExec              => mostOf(join)
         case many if isMany(many)            => sum(plan).map(_ => mostRows)
         case _: WholeStageCodegenExec | _: InputAdapter | _: Exchange | _: CoalesceExec |
-            _: OnePartitionExec | _: UnionExec | _: RunsPlan | _: IndexLookupJoinExec |
-            _: ProjectExec | _: FilterExec | _: BaseAggregateExec | _: SortExec | _: BaseLimitExec |
-            _: CollectLimitExec | _: TakeOrderedAndProjectExec | _: WindowExecBase |
-            _: WindowGroupLimitExec | _: BoundedRowsExec =>
+            _: UnionExec | _: RunsPlan | _: IndexLookupJoinExec | _: ProjectExec | _: FilterExec |
+            _: BaseAggregateExec | _: SortExec | _: BaseLimitExec | _: CollectLimitExec |
+            _: TakeOrderedAndProjectExec | _: WindowExecBase | _: WindowGroupLimitExec =>
           sum(plan)
         case _ => None
       }
