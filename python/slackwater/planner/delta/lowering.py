@@ -439,10 +439,8 @@ class _Lowering:
         out: tuple[ColumnNumber, ...],
     ) -> StepNumber:
         step = self.step(below)
-        # The groups that have changed are looked up by the keys in the order of the arrangement.
-        found = self._served(below, keys)
-        if found is not None:
-            keys = _in_order(keys, found.order)
+        # Groups that have changed are looked up by their keys in the order of the arrangement.
+        keys = _in_order(keys, self._order((below, keys)))
         arranged = self._in_this_order(below, keys, (True,) * len(keys))
         return self.add(RecomputeGroupsStep(step, node, arranged, once, out))
 
@@ -589,8 +587,7 @@ class _Lowering:
         steps = [self.step(each) for each in join.inputs]
         right = 1 - left
         # Both sides are asked for the keys of the other one: they have them in one order.
-        found = (self._served(join.inputs[side], sides[side]) for side in (left, right))
-        order = next((each.order for each in found if each), tuple(range(len(null_safe))))
+        order = self._order(*((join.inputs[side], sides[side]) for side in (left, right)))
         null_safe = _in_order(null_safe, order)
         by_left, by_right = (_in_order(sides[side], order) for side in (left, right))
         rows = self._in_this_order(join.inputs[left], by_left, null_safe)
@@ -633,6 +630,11 @@ class _Lowering:
         if found is None or found.order != tuple(range(len(keys))):
             return self._arrangement(node, keys, null_safe, counted=counted)
         return self._added(self._of_index(found, node, keys, null_safe))
+
+    def _order(self, *asked: tuple[NodeNumber, tuple[HandleNumber, ...]]) -> tuple[int, ...]:
+        """The order of the keys in the first index that serves a node; else their own."""
+        found = (self._served(node, keys) for node, keys in asked)
+        return next((each.order for each in found if each), tuple(range(len(asked[0][1]))))
 
     def _served(self, node: NodeNumber, keys: tuple[HandleNumber, ...]) -> Served | None:
         if not self.serves or node in self.plan.views:
