@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.functions import udf
 from tests.support.applications.parts_coordinator import PartsCoordinator
-from tests.support.applications.parts_values import KV, bag, jobs, kv, of
+from tests.support.applications.parts_values import KV, bag, jobs, kv, of, schema
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -75,6 +76,43 @@ def joined_by(spark: SparkSession, adaptive: str, broadcast: str) -> Iterator[No
 
 JOINED_BY = [("true", "10MB"), ("false", "-1")]
 """Adaptive execution, or none; the broadcast of a side, or a merge of both."""
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT min(c), max(c), count(*) FROM {0}",
+        "SELECT v, min(c), max(c) FROM {0} GROUP BY v",
+        "SELECT min(c), max(c), percentile(k, 0.5) FROM {0}",
+        "SELECT v, min(c), collect_list(c) FROM {0} GROUP BY v",
+        "SELECT v, min(c), count(DISTINCT k) FROM {0} GROUP BY v",
+        "SELECT min(c), count(DISTINCT k), count(DISTINCT v) FROM {0}",
+        "SELECT max_by(c, k), min_by(c, k), max(struct(c, k)) FROM {0}",
+        "SELECT any_value(c), count(DISTINCT c) FROM {0} GROUP BY c",
+        "SELECT k, min(c) OVER w, first_value(c) OVER w, lag(c) OVER w FROM {0} "
+        "WINDOW w AS (PARTITION BY v ORDER BY k)",
+        "SELECT k, nth_value(c, 2) OVER (ORDER BY k), max(c) OVER (ORDER BY k) FROM {0}",
+        "SELECT max(CASE WHEN k = 1 THEN c END), max(CASE WHEN k = 2 THEN c END) FROM {0}",
+    ],
+)
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE"])
+def test_aggregates_keep_texts_with_a_collation(
+    spark: SparkSession, env: PartsCoordinator, query: str, collation: str
+) -> None:
+    """Spark's interpreted projections do not copy them out of a row that is used again."""
+    rows = [(n, "xyz"[n % 3], f"{'xY'[n % 2]}{n}") for n in (5, 3, 8, 1, 9, 2, 7, 4, 6)]
+    columns = schema(k="integer", v="string", c="string")
+    columns["fields"][2]["metadata"] = {"__COLLATIONS": {"c": f"spark.{collation}"}}
+    named = [dict(zip("kvc", row, strict=True)) for row in rows]
+    arrow = kv().schema.append(pa.field("c", pa.string()))
+    env.create("i", columns).put_inline(pa.Table.from_pylist(named, arrow), 20)
+    typed = f"k INT, v STRING, c STRING COLLATE {collation}"
+    spark.createDataFrame(rows, typed).createOrReplaceTempView("plain")
+    some = "(SELECT v, c, k FROM {0} WHERE k > 0)"
+    found, expected = (
+        spark.sql(query.format(some).format(table)).collect() for table in ("i", "plain")
+    )
+    assert bag(found) == bag(expected)
 
 
 @pytest.mark.parametrize(

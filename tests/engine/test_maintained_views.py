@@ -708,3 +708,31 @@ def test_texts_that_a_collation_has_equal_stay_as_they_are(declared, tmp_path):
             assert bench.rows("pairs", time) == Counter((1, s) for s in texts * len(texts))
     finally:
         bench.close()
+
+
+@pytest.mark.parametrize("collation", ["UTF8_LCASE", "UNICODE"])
+def test_aggregates_keep_texts_with_a_collation(declared, tmp_path, collation):
+    """Spark's interpreted projections do not copy them out of a row that is used again."""
+    collations = json.dumps({"__COLLATIONS": {"s": f"spark.{collation}"}})
+    kinds = (Column("g", '"string"'), Column("n", '"integer"'))
+    desc = RelationDesc((*kinds, Column("s", '"string"', True, collations)))
+    bench = Bench(tmp_path, declared)
+    try:
+        bench.table("texts", desc)
+        bench.view("least", "SELECT g, min(s) AS lo, median(n) AS m FROM texts GROUP BY g", 4)
+        pairs = "(SELECT a.n, a.g, b.s FROM texts a JOIN texts b ON a.n = b.n WHERE a.n > 0)"
+        bench.view("some", f"SELECT g, min(s) AS lo, median(n) AS m FROM {pairs} GROUP BY g", 4)
+        first = "min(s) OVER w AS lo, first_value(s) OVER w AS f FROM texts"
+        bench.view("each", f"SELECT n, {first} WINDOW w AS (PARTITION BY g ORDER BY n)", 4)
+        rows = [("ab"[n % 2], n, f"x{n}") for n in (5, 3, 8, 1, 9, 2, 7, 4, 6)]
+        bench.commit(10, {"texts": [*((r, 1, 1) for r in rows), (("a", 0, "x0"), 6, 1)]})
+        bench.wait("least", 9)
+        bench.wait("each", 9)
+        bench.wait("some", 9)
+        assert bench.rows("some", 9) == Counter([("a", "x2", 5.0), ("b", "x1", 5.0)])
+        assert bench.rows("least", 4) == Counter([("a", "x2", 5.0), ("b", "x1", 5.0)])
+        assert bench.rows("least", 9) == Counter([("a", "x0", 4.0), ("b", "x1", 5.0)])
+        least = [(n, *(["x1" if n % 2 else "x0"] * 2)) for n in range(10)]
+        assert bench.rows("each", 9) == Counter(least)
+    finally:
+        bench.close()

@@ -22,6 +22,14 @@ private[slackwater] object Comparable {
     case _                => false
   }
 
+  /** Whether Spark's interpreted projections leave texts of a type in the row that they come in, which
+    * is used again (`InternalRow.getWriter`). Others are copied, as all are by generated code.
+    */
+  def staysInRow(dataType: DataType): Boolean = dataType match {
+    case text: StringType => text != StringType
+    case _                => false
+  }
+
   /** `value` with maps as arrays of entries, sorted by key, and the collation's key of each text that
     * has a collation.
     *

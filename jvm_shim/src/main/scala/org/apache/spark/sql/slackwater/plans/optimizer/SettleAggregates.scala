@@ -71,15 +71,18 @@ private[plans] object SettleAggregates extends Rule[LogicalPlan] {
   private def kept(result: NamedExpression): NamedExpression = result
     .transformUp { case call: AggregateExpression =>
       call.aggregateFunction match {
-        case min: Min if isCollated(min)     => field(call, Min(whole(min.child)))
-        case max: Max if isCollated(max)     => field(call, Max(whole(max.child)))
-        case max: MaxBy if isCollated(max)   => field(call, MaxBy(whole(max.left), max.right))
-        case min: MinBy if isCollated(min)   => field(call, MinBy(whole(min.left), min.right))
+        case min: Min if staysInRow(min)     => field(call, Min(whole(min.child)))
+        case max: Max if staysInRow(max)     => field(call, Max(whole(max.child)))
+        case max: MaxBy if staysInRow(max)   => field(call, MaxBy(whole(max.left), max.right))
+        case min: MinBy if staysInRow(min)   => field(call, MinBy(whole(min.left), min.right))
         case count: Count if call.isDistinct => call.copy(Count(count.children.map(Keys.of)))
         case _                               => call
       }
     }
     .asInstanceOf[NamedExpression]
+
+  private def staysInRow(function: AggregateFunction): Boolean =
+    Comparable.staysInRow(function.dataType) || isCollated(function)
 
   private def isCollated(function: AggregateFunction): Boolean =
     function.dataType.existsRecursively(Comparable.isCollated)

@@ -60,7 +60,7 @@ private[plans] object TotalOrdering extends Rule[LogicalPlan] {
 
   /** Texts with a collation Spark's interpreted aggregates do not copy, and maps have several forms. */
   private def isPlain(value: Expression): Boolean =
-    RowOrdering.isOrderable(value.dataType) &&
+    RowOrdering.isOrderable(value.dataType) && !Comparable.staysInRow(value.dataType) &&
       !value.dataType.existsRecursively(Comparable.isCollated)
 
   private def takesOfPeers(function: NamedExpression): Boolean = function.exists {

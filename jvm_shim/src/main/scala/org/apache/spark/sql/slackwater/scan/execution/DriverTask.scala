@@ -86,7 +86,7 @@ private[slackwater] object DriverTask {
     if (!isNarrow(made)) throw NeedsJob
     if (made.getNumPartitions != 1)
       throw new IllegalStateException(s"${made.getNumPartitions} partitions in one task")
-    computed(plan, made, interpretedIn(plan.conf))(body)
+    computed(plan, made, interpretedIn(plan))(body)
   }
 
   private def computed[A](plan: SparkPlan, made: RDD[InternalRow], known: Properties)(
@@ -133,10 +133,13 @@ private[slackwater] object DriverTask {
     }
   }
 
-  /** What tasks know of the session, of plans that are not compiled. */
-  private def interpretedIn(conf: SQLConf): Properties = {
-    val properties = propertiesOf(conf)
-    properties.setProperty(SQLConf.CODEGEN_FACTORY_MODE.key, "NO_CODEGEN")
+  /** What tasks know of the session, of plans that are not compiled but for what the interpreter does
+    * not do right.
+    */
+  private def interpretedIn(plan: SparkPlan): Properties = {
+    val properties = propertiesOf(plan.conf)
+    val mode = if (FewRows.keepsTextsInRows(plan)) "CODEGEN_ONLY" else "NO_CODEGEN"
+    properties.setProperty(SQLConf.CODEGEN_FACTORY_MODE.key, mode)
     properties
   }
 

@@ -5,6 +5,7 @@ import scala.util.control.NoStackTrace
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
 import org.apache.spark.sql.catalyst.optimizer.BuildRight
 import org.apache.spark.sql.catalyst.plans.{InnerLike, LeftSingle}
 import org.apache.spark.sql.catalyst.plans.physical.{Partitioning, SinglePartition}
@@ -15,6 +16,7 @@ import org.apache.spark.sql.execution.datasources.v2.MergeRowsExec
 import org.apache.spark.sql.execution.exchange.{Exchange, ReusedExchangeExec}
 import org.apache.spark.sql.execution.joins._
 import org.apache.spark.sql.execution.window.{WindowExecBase, WindowGroupLimitExec}
+import org.apache.spark.sql.slackwater.values.Comparable
 
 /** Runs another plan as it is; it needs a job where that one does. */
 private[slackwater] trait RunsPlan extends SparkPlan {
@@ -64,6 +66,15 @@ private[execution] object FewRows {
     case join: BaseJoinExec   => BoundedRowsExec(joined(join), mostRows)
     case many if isMany(many) => BoundedRowsExec(many, mostRows)
   }
+
+  /** Whether an aggregate or a window keeps a text from one row to another that changes with the row
+    * that it came in, if the plan is interpreted.
+    */
+  def keepsTextsInRows(plan: SparkPlan): Boolean = plan.exists(_.expressions.exists(_.exists {
+    case function: AggregateFunction =>
+      function.aggBufferAttributes.exists(kept => Comparable.staysInRow(kept.dataType))
+    case _ => false
+  }))
 
   /** Whether it is of that form, or a part of such a plan: its leaves are below `OnePartitionExec`. */
   def isInOneTask(plan: SparkPlan): Boolean = plan.exists(_.isInstanceOf[OnePartitionExec])
