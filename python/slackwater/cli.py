@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
@@ -104,7 +106,16 @@ def thriftserver(
     arguments += ["spark-internal"]
     arguments += ["--hiveconf", f"hive.server2.thrift.port={port}"]
     arguments += ["--hiveconf", f"hive.server2.thrift.bind.host={host}"]
+    arguments += ["--hiveconf", f"hive.server2.logging.operation.log.location={_logs_of(port)}"]
     _become("spark-submit", arguments)
+
+
+def _logs_of(port: int) -> Path:
+    """The folder of the notices that clients ask for.
+
+    A server that ends removes it. Hive's own is one for all servers of a user.
+    """
+    return Path(tempfile.gettempdir()) / getpass.getuser() / f"operation_logs_{port}"
 
 
 @app.command()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -239,15 +241,18 @@ def test_thrift(reference, thrift_server, tmp_path):
 
 
 def test_ctrl_c_in_beeline(thrift_server, tmp_path):
-    """Beeline goes on afterwards, and prints notices: it fetches the log of an operation."""
+    """Beeline goes on afterwards, and prints notices: it fetches the log of an operation.
+
+    Another server that ends takes all logs along that lie where Hive has them.
+    """
     script = tmp_path / "waiting.sql"
-    # Beeline asks for the log of an operation beside running it, and may miss that of one.
-    noticed = "USE slackwater.default;\n" + 5 * "BEGIN;\n" + "COMMIT;\n"
+    noticed = "USE slackwater.default;\nBEGIN;\nBEGIN;\nCOMMIT;\n"
     script.write_text(f"{waiting_script()}{noticed}SELECT 'still ' || 'here';\n")
     process = beeline(thrift_server.port, tmp_path, "--silent=false", "-f", str(script))
     jvm = thrift_server.jvm
     try:
         wait_until(lambda: is_waiting(jvm), what="the wait")
+        shutil.rmtree(f"/tmp/{getpass.getuser()}/operation_logs", ignore_errors=True)
         process.send_signal(signal.SIGINT)
         wait_until(lambda: not is_waiting(jvm), what="the end of the wait")
         output, _ = process.communicate(timeout=PATIENCE)
