@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -43,7 +44,7 @@ def _search(declared: Declared, arguments: argparse.Namespace) -> int:
     refused: Counter[str] = Counter()
     failed: list[int] = []
     for seed in _seeds(arguments, began):
-        made = draft(seed)
+        made = replace(draft(seed), runs=()) if arguments.reads else draft(seed)
         outcome = outcome_of(declared, made.case())
         counts += Counter(
             cases=1,
@@ -52,6 +53,7 @@ def _search(declared: Declared, arguments: argparse.Namespace) -> int:
             short=outcome.short,
             looked_up=outcome.looked_up,
             served=outcome.served,
+            read=outcome.read,
         )
         refused += Counter(outcome.refused.values())
         if outcome.failure is not None:
@@ -104,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("seeds", nargs="*", type=int, help="which cases")
     parser.add_argument("--seconds", type=float, default=120, help="search for so long")
     parser.add_argument("--start", type=int, default=None, help="the first seed of the search")
+    parser.add_argument("--reads", action="store_true", help="maintain nothing, read alone")
     parser.add_argument("--no-shrink", dest="shrink", action="store_false")
     arguments = parser.parse_args()
     if arguments.start is None:

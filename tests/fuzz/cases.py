@@ -66,6 +66,11 @@ class Case:
     runs: Sequence[Run]
 
 
+def reads(text: str, name: str) -> bool:
+    """Whether a query reads the relation."""
+    return name in text.replace("(", " ").replace(")", " ").split()
+
+
 def contents(updates: Sequence[Update], time: int) -> list[tuple]:
     """The rows at a time, as often as they occur. ValueError: there are less than none of one."""
     counts: Counter[str] = Counter()

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 from pyspark.sql.types import DataType, IntegerType, StringType, StructType
 from pyspark.util import PythonEvalType
 from tests.fuzz.query import both
@@ -80,6 +82,18 @@ def definitions(texts: Sequence[str]) -> Iterator[str]:
     """The statements of Spark for those of SQL that the texts call."""
     for name, function in _called(texts):
         yield _definition(name, function, function.body)
+
+
+def register(session: SparkSession, texts: Sequence[str]) -> None:
+    """Lets queries of the session call all that the texts call."""
+    for statement in definitions(texts):
+        session.sql(statement)
+    session.sparkContext.pythonExec = sys.executable
+    for name, function in OF_PYTHON.items():
+        if any(f"{name}(" in text for text in texts):
+            by_arrow = function.form == PythonEvalType.SQL_ARROW_BATCHED_UDF
+            made = udf(function.call, _RETURNED[function.gives], useArrow=by_arrow)
+            session.udf.register(name, made)
 
 
 def replacements(texts: Sequence[str]) -> Iterator[str]:

@@ -25,6 +25,7 @@ LITERALS: Mapping[str, Sequence[str]] = {
     "double": (both("0.25D", "0.25::DOUBLE"), both("0.0D", "0.0::DOUBLE")),
     "string": ("'a'", "'ab'", "''"),
     "lcase": (both("'A' COLLATE UTF8_LCASE", "'a'"), both("'b' COLLATE UTF8_LCASE", "'b'")),
+    "unicode": (both("'a' COLLATE UNICODE", "'a'"), both("'b' COLLATE UNICODE", "'b'")),
     "date": ("DATE '2024-02-28'", "DATE '2024-02-29'"),
     "timestamp": (
         both("TIMESTAMP '2024-02-29 00:00:00Z'", "TIMESTAMP '2024-02-29 00:00:00'"),

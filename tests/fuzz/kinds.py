@@ -69,6 +69,8 @@ KINDS: Mapping[str, Kind] = {
     "double": Kind("double", "DOUBLE", (-1.5, -0.0, 0.0, 0.25, 2.0, 2.0, NAN, float("inf"))),
     "string": Kind("string", "VARCHAR", ("", "a", "ab", "B", "2", "é")),
     "lcase": Kind("string", "VARCHAR", _CASED, collation="UTF8_LCASE"),
+    # Both engines sort these alike; equal are only those that are the same.
+    "unicode": Kind("string", "VARCHAR", ("", "a", "ab", "b", "c", "ca"), collation="UNICODE"),
     "date": Kind("date", "DATE", _DAYS),
     "timestamp": Kind("timestamp", "TIMESTAMP", _MOMENTS),
     "ntz": Kind("timestamp_ntz", "TIMESTAMP", _MOMENTS),
@@ -143,6 +145,25 @@ def as_arrow(kind: str, value: Any) -> Any:
             return list(value)
         case _:
             return value
+
+
+def as_spark(kind: str, value: Any) -> Any:
+    """The value as a row of Spark takes it."""
+    if value is None:
+        return None
+    match kind:
+        case "nothing":
+            return ()
+        case "struct" | "twins":
+            return tuple(each for _, each in value)
+        case "map":
+            return dict(value)
+        case "maps":
+            return {key: None if inner is None else dict(inner) for key, inner in value}
+        case "timestamp":
+            return value.replace(tzinfo=datetime.timezone.utc)
+        case _:
+            return as_arrow(kind, value)
 
 
 def as_duck(kind: str, value: Any) -> Any:

@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from tests.fuzz import functions
-from tests.fuzz.cases import LAST, Case, Run, View, contents
+from tests.fuzz.cases import LAST, Case, Run, View, contents, reads
 from tests.fuzz.indexes import Indexes, table_indexes
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.names import in_duck
+from tests.fuzz.reads import Reads
 from tests.fuzz.temporal import NOW
 from tests.support.compute.declared import Declared
 from tests.support.compute.incremental import Bench, end, is_complete
@@ -39,7 +40,7 @@ Contents = Mapping[int, Counter]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`kind`: contents, index, bits, error, stuck or memory, which is not given back."""
+    """`kind`: contents, index, read, bits, error, stuck or memory, which is not given back."""
 
     kind: str
     view: str
@@ -52,7 +53,7 @@ class Outcome:
 
     `short`: how many views were recomputed, or stood still, for lack of memory in some run.
     `looked_up`: at how many times views were read by an index. `served`: how many views look up in
-    indexes of tables in some run.
+    indexes of tables in some run. `read`: how many queries were read from tables of a coordinator.
     """
 
     failure: Failure | None
@@ -62,6 +63,7 @@ class Outcome:
     short: int = 0
     looked_up: int = 0
     served: int = 0
+    read: int = 0
 
 
 class Killed(FatalError):
@@ -163,6 +165,9 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
     """Runs the case in each of its ways. Views that one of the engines refuses are left out."""
     wanted, refused = _recomputed(case)
     views = {name: view for name, view in case.views.items() if name in wanted}
+    failure, read = _read(declared, replace(case, views=views), wanted)
+    if failure is not None:
+        return Outcome(failure, len(views), 0, refused)
     shards: dict[str, Counter] = {}
     programs = short = looked_up = served = 0
     for number, run in enumerate(case.runs):
@@ -185,9 +190,21 @@ def outcome_of(declared: Declared, case: Case) -> Outcome:
         if taken and failure is None:
             failure = Failure("memory", "", f"{taken} bytes are not given back")
         if failure is not None:
-            return Outcome(failure, len(views), programs, refused, short, looked_up, served)
+            return Outcome(failure, len(views), programs, refused, short, looked_up, served, read)
         views = {name: view for name, view in views.items() if name not in refused}
-    return Outcome(None, len(views), programs, refused, short, looked_up, served)
+    return Outcome(None, len(views), programs, refused, short, looked_up, served, read)
+
+
+def _read(
+    declared: Declared, case: Case, wanted: Mapping[str, Contents]
+) -> tuple[Failure | None, int]:
+    """The first query that gives something else when it is read, and how many were read."""
+    reads_of_case = Reads(declared, case)
+    for name in case.views:
+        difference = reads_of_case.difference(name, wanted[name][LAST])
+        if difference is not None:
+            return Failure("read", name, difference), 0
+    return None, len(case.views) - len(reads_of_case.refused)
 
 
 class _Maintained:
@@ -319,12 +336,12 @@ class _Maintained:
 
     def _create_views(self) -> None:
         for name, view in self._case.views.items():
-            below = next((each for each in self.refused if _reads(view.spark, each)), None)
+            below = next((each for each in self.refused if reads(view.spark, each)), None)
             if below is not None:
                 self.refused[name] = f"reads {below}"
                 continue
             try:
-                is_read = any(_reads(each.spark, name) for each in self._case.views.values())
+                is_read = any(reads(each.spark, name) for each in self._case.views.values())
                 flow = self.bench.view(
                     name,
                     view.spark,
@@ -439,10 +456,6 @@ class _Stopped(Exception):
 
 def _is_of_memory(error: SlackwaterError | None) -> bool:
     return error is not None and error.condition == "SLACKWATER_INDEX_MEMORY"
-
-
-def _reads(text: str, name: str) -> bool:
-    return name in text.replace("(", " ").replace(")", " ").split()
 
 
 def _rows(updates: pa.Table, collated: Sequence[bool]) -> list[tuple[tuple, int, int]]:

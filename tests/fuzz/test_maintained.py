@@ -12,6 +12,7 @@ from tests.fuzz.drafts import draft, shrunk
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.names import ODD, in_spark
 from tests.fuzz.query import Query, both
+from tests.fuzz.reads import Reads
 from tests.fuzz.running import outcome_of
 
 SEEDS = (1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3, 4)))
@@ -75,6 +76,30 @@ def test_a_case_equals_duckdb_in_each_run(declared, seed):
     outcome = outcome_of(declared, draft(seed).case())
     assert outcome.failure is None
     assert outcome.views > 0
+    assert outcome.read > 0
+
+
+@pytest.mark.spark
+def test_reads_are_compared_by_values_of_all_kinds(declared):
+    kinds = [each for each in KINDS if KINDS[each].values]
+    most = max(len(KINDS[kind].values) for kind in kinds)
+    values = [[*KINDS[kind].values, *[None] * most][: most + 1] for kind in kinds]
+    settings = {"spark.sql.ansi.enabled": "true", "spark.sql.session.timeZone": "UTC"}
+    case = Case(
+        tables={"t0": {f"c{n}": kind for n, kind in enumerate(kinds)}},
+        histories={"t0": [(row, 2, 1) for row in zip(*values, strict=True)]},
+        views={"v0": View("SELECT * FROM t0", "SELECT * FROM t0", settings)},
+        as_of=0,
+        runs=[],
+    )
+    outcome = outcome_of(declared, case)
+    assert (outcome.failure, outcome.read) == (None, 1)
+    reads = Reads(declared, case)
+    reads.session.sql("DELETE FROM t0 WHERE c0 = 1")
+    told = reads.difference("v0", Counter({(1,): 1}))
+    assert told is not None
+    assert "(-1, -2, Decimal('-1.50')," in told
+    assert "missing: {(1,): 1}" in told
 
 
 @pytest.mark.spark
