@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+import structlog
 from hypothesis import settings
 from tests.support.applications.application import Application
 from tests.support.applications.class_archive import options
@@ -71,6 +72,10 @@ settings.load_profile("search" if "EXAMPLES" in os.environ else "repeatable")
 
 for variable in ("SPARK_SUBMIT_OPTS", "SPARK_DAEMON_JAVA_OPTS"):
     os.environ.setdefault(variable, options())
+
+# By Rich, which is installed, tracebacks in a log take a fourteenth of the tests without Spark.
+plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 # A tenth of what an application takes to start would be to compile Python where nothing is kept of
 # it: its processes are new ones for each test.

@@ -42,6 +42,7 @@ def source(place, topic, rest, name="s"):
 AVRO = "AVRO USING CONFLUENT SCHEMA REGISTRY CONNECTION r"
 
 
+@pytest.mark.nightly
 def test_keys_and_values_of_a_registry(place, cluster, kafka, registry):
     """Writers change their schema, a key is written in two, and the registry goes and comes."""
     topic = kafka.new_topic()

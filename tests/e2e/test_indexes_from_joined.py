@@ -192,6 +192,7 @@ def test_each_application_sees_what_the_other_wrote(applications):
             assert reader.rows("SELECT v FROM doubled WHERE k = 7") == [[2 * number]]
 
 
+@pytest.mark.nightly
 def test_reads_by_index_and_by_scan_are_of_one_order(applications):
     """Each value that is seen is seen by all later reads, whoever reads and however."""
     place, joined = applications

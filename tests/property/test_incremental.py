@@ -68,8 +68,8 @@ def test_worked_cases_of_operators(declared, operator, boundaries):
     assert maintained(declared, case, boundaries, top=None) == expected
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("operator", QUERIES)
-@pytest.mark.sampled(3)
 def test_worked_cases_without_memory_for_arrangements(declared, tmp_path, monkeypatch, operator):
     """Also where to compute these few rows anew takes less time."""
     monkeypatch.setattr(CostModel, "recompute_and_not_read", lambda self: False)
