@@ -177,6 +177,25 @@ def test_probes_have_the_order_of_the_index():
     assert reordered(plan, alone, sizes) == alone
 
 
+def test_an_order_moves_no_changes_of_an_index():
+    """They are read before the first lookup that the index serves, which would come second."""
+    star = Source("u2", ("x", "y"), (2, 3))
+    other = Source("u3", ("z",), (4,))
+    first = Join((0, 1), (2, 3, 0, 1), JoinKind.INNER, (JoinKey(2, 1, False),), (), (), None)
+    second = Join((3, 2), (2, 3, 0, 1, 4), JoinKind.INNER, (JoinKey(3, 4, False),), (), (), None)
+    plan = plan_of(star, NARROW, other, first, second)
+    rows = {0: 10, 1: 6000, 5: 6000, 2: 10}
+
+    def sizes(program):
+        return [Size(rows[each.node], 10) for each in program.arrangements]
+
+    alone = program_of(plan)
+    assert reordered(plan, alone, sizes(alone)) != alone
+    program = program_of(plan, serves=True)
+    assert any(each.seen is not None for each in program.arrangements)
+    assert reordered(plan, program, sizes(program)) == program
+
+
 @pytest.mark.parametrize("residual", [(), (3,)])
 def test_both_sides_of_a_semijoin_have_keys_in_the_order_of_the_index(residual):
     program = program_of(joined(JoinKind.LEFT_SEMI, residual=residual, out=(0, 1)), serves=True)

@@ -277,7 +277,9 @@ def _is_read(plan: AnalyzedPlan, source: Source, read: Project) -> bool:
 def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Program:
     """The program of the plan with an order of lookups that suits the sizes of its arrangements.
 
-    It has the steps and the arrangements that `program` has, which may have another order.
+    It has the steps and the arrangements that `program` has, which may have another order. It is
+    `program` where an order would move other steps too: the changes of a collection whose index
+    serves a lookup have their place before the first of these.
     """
     found = sorted(zip(sizes, program.arrangements, strict=True), key=lambda each: each[0].rows)
     # What has the rows comes after what only counts them.
@@ -285,7 +287,17 @@ def reordered(plan: AnalyzedPlan, program: Program, sizes: Sequence[Size]) -> Pr
     serves = any(each.seen is not None for each in program.arrangements)
     lowering = _Lowering(plan, known, serves, arrangements=list(program.arrangements))
     lowering.step(plan.root)
-    return replace(program, steps=(*lowering.steps, *program.steps[len(lowering.steps) :]))
+    steps = (*lowering.steps, *program.steps[len(lowering.steps) :])
+    is_possible = lowering.arrangements == list(program.arrangements) and all(
+        map(_is_same_but_for_lookup, steps, program.steps)
+    )
+    return replace(program, steps=steps) if is_possible else program
+
+
+def _is_same_but_for_lookup(step: Step, other: Step) -> bool:
+    if isinstance(step, LookupStep) and isinstance(other, LookupStep):
+        return step.input == other.input
+    return step == other
 
 
 def _sized(each: Arrangement) -> tuple[NodeNumber, tuple[HandleNumber, ...], tuple[bool, ...]]:
