@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pyspark.sql.functions import sum as sum_of
 from pyspark.sql.functions import udf
 from tests.support.applications.parts_coordinator import PartsCoordinator
 from tests.support.applications.parts_values import KV, bag, jobs, kv, of, schema
+from tests.support.applications.settings import under
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.spark
@@ -53,31 +53,6 @@ def test_few_rows_are_computed_without_a_job(
     assert frame.tail(1) == found[-1:]
 
 
-FEW = ((1, "x"), (2, "y"), (3, "x"), (4, None), (2, "y"))
-OTHERS = ((2, "b"), (3, "c"), (3, "d"), (5, "e"), (None, "f"))
-
-
-def collected(frame: DataFrame, found: list[Row]) -> None:
-    found.extend(frame.collect())
-
-
-@contextmanager
-def joined_by(spark: SparkSession, adaptive: str, broadcast: str) -> Iterator[None]:
-    names = ("spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold")
-    before = [spark.conf.get(name) for name in names]
-    try:
-        for name, value in zip(names, (adaptive, broadcast), strict=True):
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in zip(names, before, strict=True):
-            spark.conf.set(name, str(value))
-
-
-JOINED_BY = [("true", "10MB"), ("false", "-1")]
-"""Adaptive execution, or none; the broadcast of a side, or a merge of both."""
-
-
 @pytest.mark.parametrize(
     "query",
     [
@@ -113,6 +88,23 @@ def test_aggregates_keep_texts_with_a_collation(
         spark.sql(query.format(some).format(table)).collect() for table in ("i", "plain")
     )
     assert bag(found) == bag(expected)
+
+
+FEW = ((1, "x"), (2, "y"), (3, "x"), (4, None), (2, "y"))
+OTHERS = ((2, "b"), (3, "c"), (3, "d"), (5, "e"), (None, "f"))
+
+
+def collected(frame: DataFrame, found: list[Row]) -> None:
+    found.extend(frame.collect())
+
+
+def joined_by(spark: SparkSession, adaptive: str, broadcast: str) -> AbstractContextManager[None]:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold")
+    return under(spark, dict(zip(names, (adaptive, broadcast), strict=True)))
+
+
+JOINED_BY = [("true", "10MB"), ("false", "-1")]
+"""Adaptive execution, or none; the broadcast of a side, or a merge of both."""
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,11 @@ def reads(text: str, name: str) -> bool:
     return name in text.replace("(", " ").replace(")", " ").split()
 
 
+def difference(found: Counter, wanted: Counter) -> str:
+    """How the rows that were found differ from those that should be."""
+    return f"too many: {dict(found - wanted)}, missing: {dict(wanted - found)}"
+
+
 def contents(updates: Sequence[Update], time: int) -> list[tuple]:
     """The rows at a time, as often as they occur. ValueError: there are less than none of one."""
     counts: Counter[str] = Counter()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from tests.fuzz.cases import LAST, View
+from tests.fuzz.cases import LAST, View, difference
 from tests.fuzz.kinds import compared, is_collated
 from tests.support.compute.incremental import Bench
 from tests.support.waiting import wait_until
@@ -92,7 +92,7 @@ class Indexes:
             self.checked += 1
             found = Counter(_compared(rows, collated))
             if found != wanted[at]:
-                return _difference(found, wanted[at], at)
+                return f"at {at} {difference(found, wanted[at])}"
             for position in range(min(MOST_ALONE, looked.num_rows)):
                 one = looked.slice(position, 1)
                 (key,) = _compared(one, [collated[i] for i in keys])
@@ -102,7 +102,7 @@ class Indexes:
                     {row: n for row, n in wanted[at].items() if tuple(row[i] for i in keys) == key}
                 )
                 if found != expected:
-                    return f"{key}: {_difference(found, expected, at)}"
+                    return f"{key}: at {at} {difference(found, expected)}"
         return None
 
     def _ended(self, flow: Dataflow) -> bool:
@@ -123,7 +123,3 @@ def _compared(rows: pa.Table, collated: Sequence[bool]) -> list[tuple]:
     if not rows.num_rows:
         return []
     return [tuple(map(compared, row, kinds, collated)) for row in zip(*columns, strict=True)]
-
-
-def _difference(found: Counter, wanted: Counter, at: int) -> str:
-    return f"at {at} too many: {dict(found - wanted)}, missing: {dict(wanted - found)}"

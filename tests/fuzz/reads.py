@@ -8,8 +8,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +17,10 @@ from pyspark.errors.exceptions.captured import convert_exception
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 from tests.fuzz import functions
-from tests.fuzz.cases import LAST, Case, contents, reads
+from tests.fuzz.cases import LAST, Case, contents, difference, reads
 from tests.fuzz.kinds import as_spark, compared, described, is_collated
 from tests.fuzz.temporal import NOW
+from tests.support.applications.settings import under
 from tests.support.compute.declared import Declared
 
 from slackwater.repr.relation import RelationDesc
@@ -73,15 +73,13 @@ class Reads:
         if found == self._read_in_spark(name, planned):
             self.refused.add(name)
             return None
-        if isinstance(found, str):
-            return f"{found} with {planned}"
-        difference = f"too many: {dict(found - wanted)}, missing: {dict(wanted - found)}"
-        return f"{difference} with {planned}"
+        told = found if isinstance(found, str) else difference(found, wanted)
+        return f"{told} with {planned}"
 
     def _read(self, session: SparkSession, name: str, planned: Mapping[str, str]) -> Counter | str:
         """The rows, or which error Spark raises."""
         view = self._case.views[name]
-        with _under(session, {**view.settings, **planned}):
+        with under(session, {**view.settings, **planned}):
             try:
                 session.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {view.spark}")
                 return _rows(session.table(name))
@@ -104,18 +102,6 @@ class Reads:
     def _with_rows(self, session: SparkSession, name: str, view: str) -> None:
         rows, schema = self._rows[name]
         session.createDataFrame(rows, schema, verifySchema=False).createOrReplaceTempView(view)
-
-
-@contextmanager
-def _under(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    before = {name: session.conf.get(name) for name in settings}
-    try:
-        for name, value in settings.items():
-            session.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            session.conf.set(name, str(value))
 
 
 def _rows(frame: DataFrame) -> Counter:

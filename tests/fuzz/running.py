@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from tests.fuzz import functions
-from tests.fuzz.cases import LAST, Case, Run, View, contents, reads
+from tests.fuzz.cases import LAST, Case, Run, View, contents, difference, reads
 from tests.fuzz.indexes import Indexes, table_indexes
 from tests.fuzz.kinds import KINDS, as_arrow, as_duck, compared, described, is_collated
 from tests.fuzz.names import in_duck
@@ -201,9 +201,9 @@ def _read(
     """The first query that gives something else when it is read, and how many were read."""
     reads_of_case = Reads(declared, case)
     for name in case.views:
-        difference = reads_of_case.difference(name, wanted[name][LAST])
-        if difference is not None:
-            return Failure("read", name, difference), 0
+        told = reads_of_case.difference(name, wanted[name][LAST])
+        if told is not None:
+            return Failure("read", name, told), 0
     return None, len(case.views) - len(reads_of_case.refused)
 
 
@@ -257,7 +257,7 @@ class _Maintained:
                         return Failure("error", name, f"{refusal} at {at}")
                     if found[at] != wanted[name][at]:
                         return Failure(
-                            "contents", name, _difference(found[at], wanted[name][at], at)
+                            "contents", name, f"at {at} {difference(found[at], wanted[name][at])}"
                         )
                 found_otherwise = self.indexes.difference(name, wanted[name], self._case.as_of)
                 if found_otherwise is not None:
@@ -466,10 +466,6 @@ def _rows(updates: pa.Table, collated: Sequence[bool]) -> list[tuple[tuple, int,
         each = tuple(map(compared, values, kinds, collated))
         found.append((each, at, diff))
     return found
-
-
-def _difference(found: Counter, wanted: Counter, at: int) -> str:
-    return f"at {at} too many: {dict(found - wanted)}, missing: {dict(wanted - found)}"
 
 
 def _bits(found: Counter, other: Counter) -> str:
