@@ -168,3 +168,42 @@ def test_the_isolation_level_of_a_session_in_the_words_of_the_standard(workplace
     assert error.condition == "SLACKWATER_UNSUPPORTED"
     assert "SET LOCAL" not in error.message
     assert "SET SESSION CHARACTERISTICS" in error.message
+
+
+def test_comments_are_shown_where_spark_shows_them(workplace):
+    for statement in (
+        "CREATE TABLE t (k INT) COMMENT 'a table' TBLPROPERTIES ('mine' = 'x')",
+        "CREATE SOURCE s FROM LOAD GENERATOR COUNTER (MAX CARDINALITY 1)",
+        "CREATE MATERIALIZED VIEW mv AS SELECT k FROM t",
+        "CREATE VIEW v COMMENT 'a view' TBLPROPERTIES ('mine' = 'x') AS SELECT k FROM t",
+        "COMMENT ON SOURCE s IS 'a source'",
+        "COMMENT ON MATERIALIZED VIEW mv IS 'kept up to date'",
+    ):
+        workplace.sql(statement)
+    comments = {"t": "a table", "s": "a source", "mv": "kept up to date", "v": "a view"}
+    for name, comment in comments.items():
+        described = {row[0]: row[1] for row in workplace.rows(f"DESCRIBE EXTENDED {name}")}
+        assert described["Comment"] == comment, name
+        ((_, _, _, shown),) = workplace.rows(f"SHOW TABLE EXTENDED LIKE '{name}'")
+        assert f"\nComment: {comment}\n" in shown, shown
+        assert "comment=" not in shown, shown
+        properties = dict(workplace.rows(f"SHOW TBLPROPERTIES {name}"))
+        assert properties == ({"mine": "x"} if name in ("t", "v") else {}), name
+    found = workplace.python(
+        "result = [[each.name, each.description]"
+        f" for each in spark.catalog.listTables('slackwater.{workplace.schema}')]"
+    )
+    assert dict(found) == {**comments, "s_progress": None}
+    workplace.sql("COMMENT ON TABLE t IS NULL")
+    assert "Comment" not in [row[0] for row in workplace.rows("DESCRIBE EXTENDED t")]
+
+
+def test_the_catalog_of_a_session_gives_the_statements_that_make_objects(workplace):
+    workplace.sql("CREATE TABLE `a ``t` (k INT)")
+    workplace.sql("CREATE SOURCE s FROM LOAD GENERATOR COUNTER (MAX CARDINALITY 1)")
+    workplace.sql("CREATE MATERIALIZED VIEW mv AS SELECT k FROM `a ``t`")
+    workplace.sql("CREATE VIEW v AS SELECT k FROM mv")
+    for name in ("`a ``t`", "s", "mv", "v"):
+        full = f"slackwater.{workplace.schema}.{name}"
+        text = workplace.python(f"result = spark.catalog.getCreateTableString({full!r})")
+        assert text == workplace.value(f"SHOW CREATE TABLE {name}")

@@ -13,6 +13,7 @@ import org.apache.spark.sql.connector.catalog.{
   SupportsRowLevelOperations,
   SupportsWrite,
   Table,
+  TableCatalog,
   TableCapability,
   TruncatableTable
 }
@@ -49,7 +50,7 @@ class SlackwaterTable(
   override def columns: Array[Column] = CatalogV2Util.structTypeToV2Columns(description.schema)
   override def properties: util.Map[String, String] = {
     import scala.jdk.CollectionConverters._
-    description.properties.asJava
+    (description.properties ++ description.comment.map(TableCatalog.PROP_COMMENT -> _)).asJava
   }
   override def toString: String = name
 

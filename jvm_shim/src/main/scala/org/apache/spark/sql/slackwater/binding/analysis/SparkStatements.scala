@@ -6,7 +6,9 @@ import org.apache.spark.sql.SparkSession
 import org.apache.spark.sql.catalyst.analysis._
 import org.apache.spark.sql.catalyst.plans.logical._
 import org.apache.spark.sql.catalyst.rules.Rule
+import org.apache.spark.sql.catalyst.util.quoteIdentifier
 import org.apache.spark.sql.connector.catalog.{CatalogPlugin, Identifier, ViewCatalog}
+import org.apache.spark.sql.connector.catalog.CatalogV2Implicits.IdentifierHelper
 import org.apache.spark.sql.execution.command.ShowFunctionsCommand
 import org.apache.spark.sql.slackwater.binding.Ours
 import org.apache.spark.sql.slackwater.binding.command.{
@@ -43,6 +45,10 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
     case ShowTablesExtended(ResolvedNamespace(catalog, namespace, _), pattern, output)
         if isOurs(catalog) =>
       ShowCollections(namespace, pattern, output)
+    // Catalog.getCreateTableString asks by a plan. The parser has sent the statement elsewhere.
+    case ShowCreateTable(Created(name), false, _) =>
+      val text = (SparkSessions.catalogName +: name.asMultipartIdentifier).map(quoteIdentifier)
+      session.sessionState.sqlParser.parsePlan(text.mkString("SHOW CREATE TABLE ", ".", ""))
     case show: ShowFunctionsCommand => ShowFunctionsOfUsers(show)
     case create: CreateTableAsSelect if create.ignoreIfExists && isView(create.name) =>
       LocalRelation(Nil)
@@ -167,6 +173,15 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
   /** Our collection by its name. */
   private object Named {
     def unapply(plan: LogicalPlan): Option[String] = named(plan)
+  }
+
+  /** The name of our table or view. */
+  private object Created {
+    def unapply(plan: LogicalPlan): Option[Identifier] = plan match {
+      case ResolvedTable(_, name, _: SlackwaterTable, _)               => Some(name)
+      case ResolvedPersistentView(catalog, name, _) if isOurs(catalog) => Some(name)
+      case _                                                           => None
+    }
   }
 
   private def named(plan: LogicalPlan): Option[String] = EliminateSubqueryAliases(plan) match {

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.binding.command
 
+import java.util
+
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
@@ -62,21 +64,18 @@ case class ShowCollections(
   private def details(relation: Relation): Seq[String] = relation match {
     case table: SlackwaterTable =>
       val description = table.description
-      Seq(s"Type: ${Kind.of(description.kind)}") ++
-        description.comment.map("Comment: " + _) ++
-        properties(description.properties) :+ s"Schema: ${description.schema.treeString}"
+      Seq(s"Type: ${Kind.of(description.kind)}") ++ properties(table.properties) :+
+        s"Schema: ${description.schema.treeString}"
     case view: View =>
-      Seq("Type: VIEW", s"View Text: ${view.queryText}") ++
-        properties(
-          view.properties.asScala.toMap.removed(TableCatalog.PROP_TABLE_TYPE)
-        ) :+ s"Schema: ${view.schema.treeString}"
+      Seq("Type: VIEW", s"View Text: ${view.queryText}") ++ properties(view.properties) :+
+        s"Schema: ${view.schema.treeString}"
     case other => throw new MatchError(other)
   }
 
-  private def properties(all: Map[String, String]): Option[String] =
-    Option.when(all.nonEmpty) {
-      all.toSeq.sorted
-        .map { case (key, value) => s"$key=$value" }
-        .mkString("Table Properties: [", ", ", "]")
-    }
+  private def properties(all: util.Map[String, String]): Seq[String] = {
+    val ofUser = all.asScala.toMap -- Seq(TableCatalog.PROP_TABLE_TYPE, TableCatalog.PROP_COMMENT)
+    val pairs = ofUser.toSeq.sorted.map { case (key, value) => s"$key=$value" }
+    Option(all.get(TableCatalog.PROP_COMMENT)).map("Comment: " + _).toSeq ++
+      Option.when(pairs.nonEmpty)(pairs.mkString("Table Properties: [", ", ", "]"))
+  }
 }
