@@ -35,6 +35,7 @@ from slackwater.persist.locations import (
 )
 from slackwater.repr.errors import LOG_FILE, SlackwaterError, first_line
 from slackwater.spark import session as spark_session
+from slackwater.spark.interrupts import interruptible
 
 DEFAULT_LOCATION = "slackwater-environment"
 SUPPORTED_JAVA = (17, 21, 25)
@@ -331,7 +332,7 @@ def _session(installation: Installation) -> Iterator[Finding]:
         builder, location=installation.location, metastore=installation.metastore
     )
     try:
-        spark = builder.getOrCreate()
+        spark = interruptible(builder.getOrCreate)
     except Exception as error:
         yield Finding("session", "FAIL", first_line(str(error)), "see Spark's output above")
         return

@@ -91,6 +91,7 @@ def _end() -> None:
 def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
+    from slackwater.spark.interrupts import interruptible
     from slackwater.spark.session import configure
 
     # Of no use to a reader of the demo: pyspark's remarks on the installed pandas.
@@ -98,7 +99,8 @@ def _session(location: str, metastore: str | None, conf: Mapping[str, str]) -> S
     builder = SparkSession.builder.master("local[2]").appName("slackwater demo")
     for key, value in {**SETTINGS, **conf}.items():
         builder = builder.config(key, value)
-    return configure(builder, location=location, metastore=metastore).getOrCreate()
+    builder = configure(builder, location=location, metastore=metastore)
+    return interruptible(builder.getOrCreate)
 
 
 def _tour(

@@ -23,10 +23,10 @@ _LOOK = "SHOW slackwater.mz_version"
 def serve(location: str | None, metastore: str | None, conf: Mapping[str, str]) -> int:
     """Runs until SIGTERM or SIGINT; gives the exit status, 1 when Spark has ended by itself."""
     ending = threading.Event()
+    _end_on_signals(ending)
     spark = _session(location, metastore, conf)
     # Spark's session has put its own in their place.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    _end_on_signals(ending)
     said = ""
     while not ending.is_set():
         state, pause_s = _look(spark)
@@ -41,6 +41,11 @@ def serve(location: str | None, metastore: str | None, conf: Mapping[str, str]) 
         ending.wait(pause_s)
     spark.stop()
     return 0
+
+
+def _end_on_signals(ending: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
 
 
 def _session(location: str | None, metastore: str | None, conf: Mapping[str, str]) -> Any:
