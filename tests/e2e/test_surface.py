@@ -207,3 +207,73 @@ def test_the_catalog_of_a_session_gives_the_statements_that_make_objects(workpla
         full = f"slackwater.{workplace.schema}.{name}"
         text = workplace.python(f"result = spark.catalog.getCreateTableString({full!r})")
         assert text == workplace.value(f"SHOW CREATE TABLE {name}")
+
+
+OVER_TEMPORARY_VIEWS = """
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM shadow
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM brief
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM Brief AS t
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM global_temp.everywhere
+CREATE MATERIALIZED VIEW mv AS WITH c AS (SELECT k FROM brief) SELECT k FROM c
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM t WHERE k IN (SELECT k FROM brief)
+CREATE MATERIALIZED VIEW mv AS SELECT k FROM t JOIN LATERAL (SELECT k AS l FROM brief WHERE t.k = k)
+CREATE MATERIALIZED VIEW mv AS TABLE brief
+CREATE OR REPLACE MATERIALIZED VIEW mv AS SELECT k FROM brief
+CREATE REPLACEMENT MATERIALIZED VIEW r FOR kept AS SELECT k FROM brief
+CREATE VIEW v AS SELECT k FROM brief
+EXPLAIN INCREMENTAL FOR SELECT k FROM brief
+EXPLAIN OPTIMIZED PLAN FOR SELECT k FROM brief
+EXPLAIN TIMESTAMP FOR SELECT k FROM brief
+SUBSCRIBE TO (SELECT k FROM brief) UP TO 0
+SUBSCRIBE TO shadow UP TO 0
+CREATE INDEX ON shadow (k)
+CREATE SINK s FROM shadow INTO FILES (PATH '/nowhere', FORMAT JSON)
+DECLARE c CURSOR FOR SUBSCRIBE TO global_temp.everywhere
+DECLARE c CURSOR FOR SUBSCRIBE TO (SELECT k FROM brief)
+DECLARE c CURSOR FOR SELECT k FROM brief
+""".strip().splitlines()
+
+
+def test_what_outlives_a_session_reads_none_of_its_views(workplace):
+    """A view of the session would win in it, and be unknown to all that comes later."""
+    for statement in (
+        "CREATE TABLE t (k INT)",
+        "CREATE VIEW shadow AS SELECT k FROM t",
+        "CREATE MATERIALIZED VIEW kept AS SELECT k FROM t",
+        "CREATE TEMPORARY VIEW shadow AS SELECT 7 AS k",
+        "CREATE TEMPORARY VIEW brief AS SELECT 7 AS k",
+        "CREATE GLOBAL TEMPORARY VIEW everywhere AS SELECT 7 AS k",
+    ):
+        workplace.sql(statement)
+    try:
+        for statement in OVER_TEMPORARY_VIEWS:
+            with pytest.raises(SqlError) as caught:
+                workplace.sql(statement)
+            error = caught.value
+            expected = "SLACKWATER_TEMPORARY_VIEW"
+            if statement.startswith("CREATE VIEW"):
+                expected = "INVALID_TEMP_OBJ_REFERENCE"
+            assert (error.condition, error.sqlstate) == (expected, "42K0F"), statement
+        workplace.sql(
+            "CREATE MATERIALIZED VIEW mv AS WITH brief AS (SELECT k FROM t), s AS (TABLE brief)"
+            f" SELECT s.k FROM s JOIN {workplace.schema}.shadow AS brief ON s.k = brief.k"
+        )
+        assert workplace.rows("SELECT k FROM mv") == []
+    finally:
+        for name in ("shadow", "brief", "global_temp.everywhere"):
+            workplace.sql(f"DROP VIEW {name}")
+
+
+def test_in_a_script_our_statements_are_executed_immediately(workplace):
+    workplace.sql("CREATE TABLE t (k INT)")
+    for name, statement in (
+        ("mv", "CREATE MATERIALIZED VIEW mv AS SELECT k + 1 AS k FROM t"),
+        ("i", "CREATE INDEX i ON t (k)"),
+    ):
+        error = error_of(workplace, f"BEGIN {statement}; END")
+        assert (error.condition, error.sqlstate) == ("SLACKWATER_UNSUPPORTED", "0A000")
+        kind = statement.split(f" {name} ")[0]
+        assert f"EXECUTE IMMEDIATE '{kind} ..' runs it there" in error.message
+        workplace.sql(f"BEGIN INSERT INTO t VALUES (1); EXECUTE IMMEDIATE '{statement}'; END")
+    assert workplace.rows("SELECT k FROM mv") == [[2], [2]]
+    assert [row[0] for row in workplace.rows("SHOW INDEXES ON t")] == ["i"]

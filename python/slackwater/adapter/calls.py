@@ -48,6 +48,8 @@ from slackwater.compute.engine import Engine
 from slackwater.persist.leadership import Fenced
 from slackwater.persist.rows import WriteResult
 from slackwater.planner.parser import variables
+from slackwater.planner.parser.parse import parse
+from slackwater.planner.parser.queries import query_of
 from slackwater.repr.errors import SlackwaterError
 from slackwater.repr.relation import RelationDesc
 from slackwater.repr.spans import Fail, Spans
@@ -162,6 +164,7 @@ class Calls:
         defining = self._defining
         return {
             "/v1/session/close": Endpoint(protocol.CloseSession, self._close_session),
+            "/v1/query": Endpoint(protocol.QueryIn, _query),
             "/v1/plan": Endpoint(protocol.Plan, self._plan),
             "/v1/execute": Endpoint(protocol.Execute, self._execute),
             "/v1/catalog/namespaces": Endpoint(protocol.ListSchemas, self._list_schemas),
@@ -628,6 +631,11 @@ def _failure(error: Exception) -> Failure:
     if isinstance(error, SlackwaterError):
         return Failure(error.condition, error.message)
     return Failure("SLACKWATER_FENCED" if isinstance(error, Fenced) else "SLACKWATER_INTERNAL")
+
+
+def _query(_: Caller, asked: protocol.QueryIn) -> Mapping[str, Any]:
+    statement = parse(asked.text)
+    return {"query": None if statement is None else query_of(statement)}
 
 
 def _dropped(dropped: bool) -> Mapping[str, Any]:

@@ -102,6 +102,13 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryIn:
+    """Asks for the query whose names the coordinator would resolve for a statement."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     text: str
 

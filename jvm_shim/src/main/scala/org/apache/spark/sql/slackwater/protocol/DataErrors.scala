@@ -53,6 +53,9 @@ object DataErrors {
   def temporaryFunction(name: String): AnalysisException =
     Errors.user("SLACKWATER_TEMPORARY_FUNCTION", "functionName" -> name)
 
+  def temporaryView(name: String): AnalysisException =
+    Errors.user("SLACKWATER_TEMPORARY_VIEW", "viewName" -> name)
+
   def mzNowComparison(expression: String, kind: String, advice: String): AnalysisException =
     Errors.user(
       "SLACKWATER_MZ_NOW_COMPARISON",
@@ -104,6 +107,12 @@ object DataErrors {
       "value" -> value,
       "reason" -> reason
     )
+
+  /** Of a statement that our parser never sees, as it is part of a larger one. */
+  def inScript(statement: String): AnalysisException = unsupported(
+    s"$statement in a block of SQL scripting",
+    s"EXECUTE IMMEDIATE '$statement ..' runs it there."
+  )
 
   /** Of a stream whose collection was dropped, and made anew under its name. */
   def streamReplaced(name: String, before: String, now: String): AnalysisException =

@@ -63,6 +63,6 @@ object Json {
   def entries(node: JsonNode): Map[String, String] =
     node.properties.asScala.map(entry => entry.getKey -> entry.getValue.asText).toMap
 
-  private def optional(node: JsonNode): Option[JsonNode] =
+  def optional(node: JsonNode): Option[JsonNode] =
     Option(node).filterNot(found => found.isMissingNode || found.isNull)
 }

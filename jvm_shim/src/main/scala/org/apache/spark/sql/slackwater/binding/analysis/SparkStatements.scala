@@ -61,8 +61,9 @@ private[slackwater] final case class SparkStatements(session: SparkSession)
       rows.collectFirst { case Named(name) => name }.foreach { name =>
         unsupported(s"ADD CONSTRAINT .. CHECK for $name", "NOT NULL of a column is enforced.")
       }
-    case CreateIndex(Named(name), _, _, _, _, _) =>
-      unsupported(s"CREATE INDEX on $name", "A materialized view keeps the result of a query.")
+    case CreateIndex(Named(_), _, "", _, _, _)      => throw DataErrors.inScript("CREATE INDEX")
+    case CreateIndex(Named(name), _, kind, _, _, _) =>
+      unsupported(s"CREATE INDEX .. USING $kind on $name", "Leave USING and OPTIONS out.")
     case DropIndex(Named(name), _, _) =>
       unsupported(s"DROP INDEX .. ON $name", "Its tables have no indexes: there is none to drop.")
     case SetTableLocation(Named(name), _, _) =>

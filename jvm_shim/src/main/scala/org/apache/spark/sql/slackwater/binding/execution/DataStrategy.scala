@@ -67,6 +67,8 @@ private[slackwater] object DataStrategy extends SparkStrategy {
       throw DataErrors.unbound(MzNow.Name)
     case create: CreateMaterializedViewAsSelect if SparkSessions.isEnabled(SQLConf.get) =>
       create.name match {
+        case created: ResolvedIdentifier if created.catalog.name == SparkSessions.catalogName =>
+          throw DataErrors.inScript("CREATE MATERIALIZED VIEW")
         case elsewhere: ResolvedIdentifier =>
           val name = elsewhere.identifier.namespace :+ elsewhere.identifier.name
           throw DataErrors.elsewhere(
