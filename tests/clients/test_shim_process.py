@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from tests.support.applications.application import stat
+from tests.support.applications.application import is_alive
 from tests.support.applications.shim import (
     JARS,
     Environment,
@@ -27,13 +27,6 @@ from tests.support.waiting import PATIENCE, wait_until
 __all__ = ["canned_base", "canned_env", "canned_ours", "canned_spark"]
 
 pytestmark = pytest.mark.spark
-
-
-def alive(pid: int) -> bool:
-    try:
-        return stat(Path(f"/proc/{pid}"))[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_what_the_process_is_given(spark: SparkSession, env: Environment) -> None:
@@ -207,9 +200,9 @@ sys.stdin.read()
         starts = env.starts()
         assert len(starts) == 1
         coordinator = starts[0]["pid"]
-        assert alive(coordinator)
+        assert is_alive(coordinator)
         os.kill(int(said["JVM"]), signal.SIGKILL)
-        wait_until(lambda: not alive(coordinator), what="the end of the coordinator")
+        wait_until(lambda: not is_alive(coordinator), what="the end of the coordinator")
     finally:
         driver.kill()
         driver.wait()

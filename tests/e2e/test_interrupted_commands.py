@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
 
 import pytest
-from tests.support.applications.application import coordinators, descendants, kill
-from tests.support.applications.class_archive import options
-from tests.support.applications.spark_servers import (
-    command,
-    environment,
-    hear_interrupts,
-    jvm_below,
-)
+from tests.support.applications.application import coordinators, descendants, is_alive, kill
+from tests.support.applications.spark_servers import command, in_foreground, jvm_below
 from tests.support.waiting import PATIENCE, wait_until
 
 pytestmark = pytest.mark.spark
@@ -23,29 +15,16 @@ pytestmark = pytest.mark.spark
 ENDED = 128 + signal.SIGINT
 
 
-@contextlib.contextmanager
 def begun(program, folder, *arguments):
-    """A command in a terminal of its own, whose output is in a file."""
-    with open(folder / "log", "w") as log:
-        process = subprocess.Popen(
-            command(program, folder / "environment", *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            env={**environment(), "SPARK_SUBMIT_OPTS": options(), "PYTHONUNBUFFERED": "1"},
-            start_new_session=True,
-            preexec_fn=hear_interrupts,
-        )
-    try:
-        yield process
-    finally:
-        for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
+    return in_foreground(command(program, folder / "environment", *arguments), folder, log(folder))
 
 
-def interrupted(process, folder):
-    """Ctrl-C, as a terminal sends it: to all processes. Gives the status and what was said."""
+def log(folder):
+    return folder / "log"
+
+
+def ends_at_ctrl_c(process, folder, expected):
+    """All of it, with the status, and without a trace; a terminal sends Ctrl-C to all processes."""
     below = descendants(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     status = process.wait(PATIENCE)
@@ -55,11 +34,10 @@ def interrupted(process, folder):
     finally:
         for pid in below:
             kill(pid)
-    return status, (folder / "log").read_text()
-
-
-def is_alive(pid):
-    return os.path.exists(f"/proc/{pid}")
+    said = log(folder).read_text()
+    assert status == expected, said
+    assert "Traceback" not in said, said
+    assert "Error" not in said, said
 
 
 @pytest.mark.parametrize(
@@ -73,19 +51,13 @@ def is_alive(pid):
 def test_while_spark_starts(tmp_path, program, expected):
     with begun(program, tmp_path) as process:
         wait_until(lambda: jvm_below(process), every_s=0.02, what="a JVM")
-        status, said = interrupted(process, tmp_path)
-    assert status == expected, said
-    assert "Traceback" not in said, said
-    assert "Error" not in said, said
+        ends_at_ctrl_c(process, tmp_path, expected)
 
 
 def test_in_the_middle_of_a_statement(tmp_path):
     with begun("demo", tmp_path, "--days", "3") as process:
         wait_until(
-            lambda: "sql> CREATE" in (tmp_path / "log").read_text(),
+            lambda: "sql> CREATE" in log(tmp_path).read_text(),
             what="the first statement of the tour",
         )
-        status, said = interrupted(process, tmp_path)
-    assert status == ENDED, said
-    assert "Traceback" not in said, said
-    assert "Error" not in said, said
+        ends_at_ctrl_c(process, tmp_path, ENDED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -21,20 +22,15 @@ def interruptible(open_session: Callable[[], T]) -> T:
 
     Raises KeyboardInterrupt if Ctrl-C came meanwhile. Call it in the main thread.
     """
-    came = False
-
-    def remember(*_: object) -> None:
-        nonlocal came
-        came = True
-
-    signal.signal(signal.SIGINT, remember)
+    came = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: came.set())
     try:
         session = open_session()
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     logging.getLogger().addFilter(_tells_no_interrupt)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    if came:
+    if came.is_set():
         raise KeyboardInterrupt
     return session
 

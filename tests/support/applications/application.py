@@ -206,6 +206,14 @@ def stat(task):
     return (task / "stat").read_text().rpartition(")")[2].split()
 
 
+def is_alive(pid):
+    """Whether a process runs: one for whose end nobody has waited yet does not."""
+    try:
+        return stat(Path(f"/proc/{pid}"))[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def command_line(pid):
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -235,3 +243,10 @@ def _leads(pid, location):
 def kill(pid):
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+
+
+def kill_all(process):
+    """Kills a process that a test has started, with all below it, and waits for its end."""
+    for pid in [*descendants(process.pid), process.pid]:
+        kill(pid)
+    process.wait()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from tests.support.applications.application import ROOT, descendants, kill
+from tests.support.applications.application import ROOT, kill_all
 from tests.support.waiting import PATIENCE, wait_until
 
 
@@ -37,9 +37,7 @@ class Served:
 
     def kill(self):
         """Everything of it at once, with its coordinator."""
-        for pid in [*descendants(self._process.pid), self._process.pid]:
-            kill(pid)
-        self._process.wait()
+        kill_all(self._process)
 
     def end(self):
         """As a service manager does it; gives the exit status."""

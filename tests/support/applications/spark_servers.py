@@ -18,7 +18,7 @@ from tests.support.applications.application import (
     command_line,
     coordinators,
     descendants,
-    kill,
+    kill_all,
 )
 from tests.support.applications.class_archive import SHORT_LIVED
 from tests.support.server.ingress import held_port
@@ -88,16 +88,6 @@ def spark_s_own_server(location, folder, *arguments):
 @contextlib.contextmanager
 def serving(arguments, location, folder, port):
     log = folder / "server.log"
-    with open(log, "w") as output:
-        process = subprocess.Popen(
-            arguments,
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-            cwd=folder,
-            env=environment(),
-            start_new_session=True,
-        )
 
     def listening():
         assert process.poll() is None, log.read_text()[-3000:]
@@ -105,13 +95,32 @@ def serving(arguments, location, folder, port):
             return client.connect_ex(("127.0.0.1", port)) == 0
 
     try:
-        wait_until(listening, what=f"the server at {folder} listens")
-        yield Served(port, jvm_below(process))
+        with in_foreground(arguments, folder, log) as process:
+            wait_until(listening, what=f"the server at {folder} listens")
+            yield Served(port, jvm_below(process))
     finally:
-        for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
-        process.wait()
         wait_until(lambda: not coordinators(location), what="the coordinator's end")
+
+
+@contextlib.contextmanager
+def in_foreground(arguments, folder, log):
+    """A process in a group of its own, to which Ctrl-C goes, until the block ends. What it says is
+    in the file `log`."""
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            arguments,
+            stdout=output,
+            stderr=output,
+            stdin=subprocess.DEVNULL,
+            cwd=folder,
+            env={**environment(), "PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+            preexec_fn=hear_interrupts,
+        )
+    try:
+        yield process
+    finally:
+        kill_all(process)
 
 
 def hear_interrupts():

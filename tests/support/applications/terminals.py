@@ -9,7 +9,7 @@ import subprocess
 import threading
 from dataclasses import dataclass, field
 
-from tests.support.applications.application import descendants, kill
+from tests.support.applications.application import kill_all
 from tests.support.applications.spark_servers import environment, hear_interrupts
 from tests.support.waiting import wait_until
 
@@ -64,8 +64,6 @@ def at_terminal(arguments, folder):
     try:
         yield terminal
     finally:
-        for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
-        process.wait()
+        kill_all(process)
         reader.join()
         os.close(end)

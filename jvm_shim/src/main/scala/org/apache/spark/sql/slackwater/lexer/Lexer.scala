@@ -1,5 +1,7 @@
 package org.apache.spark.sql.slackwater.lexer
 
+import java.util.Locale
+
 /** What a token is: a bare word, a back-quoted name, a string, or anything else. */
 sealed trait TokenKind
 object TokenKind {
@@ -31,6 +33,10 @@ object Lexer {
 
   /** The first `count` tokens, without reading the rest of the text. */
   def first(text: String, count: Int): IndexedSeq[Token] = all(new Lexer(text).take(count))
+
+  /** What may be a name in the text, in lower case. */
+  def names(text: String): Set[String] =
+    tokens(text).filter(_.isName).map(_.name.toLowerCase(Locale.ROOT)).toSet
 
   private def all(lexer: Iterator[Token]): IndexedSeq[Token] = lexer.toIndexedSeq
 }

@@ -69,13 +69,14 @@ class SlackwaterParser(session: SparkSession, val delegate: ParserInterface)
     val substituted = new VariableSubstitution().substitute(text)
     val body = SparkSessions.statement(session)
     body.put("text", substituted)
+    val coordinator = SparkSessions.coordinator(session)
     if (TemporaryViews.areNamedIn(session, substituted)) {
-      val found = SparkSessions.coordinator(session).call("/v1/query", body)
+      val found = coordinator.call("/v1/query", body)
       Json.optional(found.path("query")).foreach { query =>
         TemporaryViews.refuse(session, delegate.parsePlan(query.asText))
       }
     }
-    val planned = SparkSessions.coordinator(session).call("/v1/plan", body)
+    val planned = coordinator.call("/v1/plan", body)
     Option.when(planned.path("kind").asText == "command") {
       if (parameters.exists(Parameters.nonEmpty)) {
         throw DataErrors.unsupported(

@@ -22,8 +22,8 @@ private[parser] object TemporaryViews {
     val catalog = session.sessionState.catalog
     val views = catalog.listTempViews(catalog.globalTempDatabase, "*")
     views.nonEmpty && {
-      val words = Lexer.tokens(text).filter(_.isName).map(token => lower(token.name)).toSet
-      views.exists(view => words(lower(view.identifier.table)))
+      val names = Lexer.names(text)
+      views.exists(view => names(view.identifier.table.toLowerCase(Locale.ROOT)))
     }
   }
 
@@ -35,6 +35,4 @@ private[parser] object TemporaryViews {
         .find(session.sessionState.catalog.isTempView)
         .foreach(name => throw DataErrors.temporaryView(name.mkString(".")))
     }
-
-  private def lower(name: String): String = name.toLowerCase(Locale.ROOT)
 }

@@ -24,8 +24,7 @@ object SessionFunctions {
   /** Of the temporary functions those whose names are words of the statement. */
   def namedIn(session: SparkSession, text: String): ArrayNode = {
     val state = session.asInstanceOf[classic.SparkSession].sessionState
-    val wanted =
-      Lexer.tokens(text).filter(_.isName).map(_.name.toLowerCase(Locale.ROOT)).toSet
+    val wanted = Lexer.names(text)
     val described = Json.mapper.createArrayNode()
     state.catalog
       .listTemporaryFunctions()
